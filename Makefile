@@ -1,0 +1,51 @@
+# `make run`: the hysteresis loop from nothing. `make test`: all quick checks.
+PYTHON ?= python3
+BIN := .venv/bin
+RANKS ?= 2
+SOURCES := $(wildcard mcattn/*.py kernels/*.py)
+
+.PHONY: run run-linear test test-long lint bench clean
+
+run: runs/hysteresis.h5
+	$(BIN)/mcattn analyze $<
+	$(BIN)/mcattn plot $<
+
+run-linear: runs/hysteresis_linear.h5
+	$(BIN)/mcattn analyze $<
+	$(BIN)/mcattn plot $<
+
+runs/%.h5: jobs/%.toml .venv/.stamp $(SOURCES)
+	mkdir -p runs
+	rm -rf $@ $@.parts
+	$(BIN)/mpiexec -n $(RANKS) $(BIN)/mcattn run $< -o $@
+
+test: .venv/.stamp
+	$(BIN)/python -m pytest -q
+
+test-long: .venv/.stamp
+	$(BIN)/python -m pytest -q -m "long or not long"
+
+lint: .venv/.stamp-lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/.stamp
+	$(BIN)/python benchmarks/kernels.py
+
+# The stamp, not the interpreter, marks a finished environment: a failed `venv` leaves the latter.
+.venv/.stamp: setup.cfg pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "mcattn needs Python 3.11 or newer; found $$($(PYTHON) -V)"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' || \
+	  { echo "Python lacks ensurepip; on Debian: apt-get install python3-venv"; exit 1; }
+	$(PYTHON) -m venv --clear .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[mpich,test]'
+	touch $@
+
+.venv/.stamp-lint: .venv/.stamp
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[lint]'
+	touch $@
+
+clean:
+	rm -rf .venv build *.egg-info runs .pytest_cache .hypothesis .mypy_cache .ruff_cache

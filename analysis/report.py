@@ -1,0 +1,197 @@
+"""From a run file to results, tables, JSON and figures; the one place here that opens files."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from mcattn.analysis import comparison, fixed, hysteresis, series
+from mcattn.analysis.fixed import FixedResult
+from mcattn.analysis.loop import NAMES, HysteresisResult, Loop, Switching
+from mcattn.analysis.series import Estimate
+from mcattn.errors import RunFileError
+from mcattn.runfile import open_run
+
+Result = HysteresisResult | FixedResult
+
+
+def analyze_file(path: str | Path) -> Result:
+    """The result of a run file, finished or not; the file is closed again on return.
+
+    Raises
+    ------
+    RunFileError : not a run file, or of a protocol that has no analysis.
+    TooFewSamplesError : the run has no rows yet.
+    """
+    run = open_run(path)
+    if run.protocol == "hysteresis":
+        return hysteresis.analyze(run)
+    if run.protocol == "fixed":
+        return fixed.analyze(run)
+    raise RunFileError(f"{path} is a {run.protocol} run; hysteresis and fixed runs can be analysed")
+
+
+def plot_file(path: str | Path, out: str | Path) -> None:
+    """Analyse a run file and write its figure, by the ending .png, .pdf or .svg.
+
+    Raises
+    ------
+    JobError : `out` has another ending, or its folder does not exist.
+    RunFileError, TooFewSamplesError : as `analyze_file`.
+    """
+    from mcattn.analysis import figures  # matplotlib is slow to import, and tables need none
+
+    figures.check(out)
+    result = analyze_file(path)
+    if isinstance(result, HysteresisResult):
+        points = [point for loop in result.loops for point in loop.points]
+        P, chi = [point.P for point in points], result.chi
+        figure = figures.hysteresis_figure(
+            result, comparison.lines(result.model, chi, min(P), max(P))
+        )
+    else:
+        P, chis = [state.P for state in result.states], {state.chi for state in result.states}
+        chi = chis.pop() if len(chis) == 1 else series.NAN
+        figure = figures.fixed_figure(result, comparison.lines(result.model, chi, min(P), max(P)))
+    figures.save(figure, out)
+
+
+def json_text(result: Result) -> str:
+    """The result as strict JSON: what is not a number is null."""
+    return json.dumps(result.to_json(), indent=2, allow_nan=False)
+
+
+def print_tables(result: Result, console: Console | None = None) -> None:
+    """Print the result; 0.0735(2) means 0.0735 +- 0.0002."""
+    console = console or Console(highlight=False)
+    if isinstance(result, HysteresisResult):
+        tables = [_loops(result), *(_points(result, loop) for loop in result.loops)]
+        estimates = [point.m for loop in result.loops for point in loop.points]
+    else:
+        tables, estimates = [_states(result)], [state.m for state in result.states]
+    for title, table in tables:
+        console.print(title, style="bold", markup=False)
+        console.print(table)
+        console.print()
+    console.print(
+        "copy: share of rows in the copy phase; acc.: share of updates accepted; "
+        "tau: autocorrelation time of m in rows."
+    )
+    missing = [estimate.more for estimate in estimates if estimate.more]
+    if missing:
+        console.print(f"In parentheses: not resolved; it takes up to {max(missing)} rows more.")
+    for text in result.warnings:
+        console.print(f"! {text}", markup=False)
+
+
+def short(value: float, error: float) -> str:
+    """Value with the error in its last digits: one digit of it, two if it begins with 1.
+
+    A value whose error is not known ends in (?); errors of 10 and more are in units of 1.
+    """
+    if not math.isfinite(value):
+        return "-"
+    if not math.isfinite(error):
+        return f"{value:.4g}(?)"
+    if error == 0:
+        return f"{value:.6g}"
+    leading, exponent = f"{error:.1e}".split("e")
+    decimals = max(0, (1 if leading < "1.95" else 0) - int(exponent))
+    return f"{value:z.{decimals}f}({round(error * 10**decimals)})"
+
+
+def _estimate(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return "-"
+    if estimate.flag == series.CONSTANT:
+        return f"{estimate.value:.6g}"
+    return short(estimate.value, estimate.error)
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}" if math.isfinite(value) else "-"
+
+
+def _tau(estimate: Estimate) -> str:
+    return f"({_number(estimate.tau)})" if estimate.more else _number(estimate.tau)
+
+
+def _note(estimate: Estimate, replicas: int) -> str:
+    """The flag; an unresolved tau harms the error only where few replicas leave it no other."""
+    if estimate.flag == series.TOO_SHORT and replicas >= series.REPLICAS:
+        return ""
+    return estimate.flag or ""
+
+
+def _loops(result: HysteresisResult) -> tuple[str, Table]:
+    """One row for each rate: switching points, where the run has a rule for them, and area."""
+    title = f"Hysteresis of {_model(result)}, {result.replicas} replicas"
+    switches = ("P up", "switched", "P down", "switched") if result.switch else ()
+    table = _table(("sweeps/point", *switches, "area"))
+    for loop in result.loops:
+        cells = [f(s) for s in (loop.P_up, loop.P_down) for f in (_switch, _switched)]
+        cells = cells if result.switch else []
+        table.add_row(str(loop.sweeps_per_point), *cells, _estimate(loop.area))
+    return title, table
+
+
+def _switch(switching: Switching) -> str:
+    return short(switching.value, switching.error) if switching.switched else "none seen"
+
+
+def _switched(switching: Switching) -> str:
+    return f"{switching.switched}/{switching.replicas}"
+
+
+def _points(result: HysteresisResult, loop: Loop) -> tuple[str, Table]:
+    """One row for each point of the path."""
+    names = ("m",) if result.model.attention == "softmax" else ("alpha", "beta")
+    in_copy = ("copy",) if result.switch else ()
+    table = _table(("branch", "P", *names, "loss", *in_copy, "acc.", "tau", "note on m"))
+    for point in loop.points:
+        table.add_row(
+            NAMES[point.branch],
+            f"{point.P:g}",
+            *(_estimate(getattr(point, name)) for name in (*names, "loss")),
+            *(_number(point.copy_fraction) for _ in in_copy),
+            _number(point.acceptance),
+            _tau(point.m),
+            _note(point.m, result.replicas),
+        )
+    return f"Loop {loop.index}: {loop.sweeps_per_point} sweeps per point", table
+
+
+def _states(result: FixedResult) -> tuple[str, Table]:
+    """One row for each state."""
+    names = ("m",) if result.model.attention == "softmax" else ("alpha", "beta")
+    table = _table(("P", "chi", "replicas", *names, "loss", "acc.", "tau", "note on m"))
+    for state in result.states:
+        table.add_row(
+            f"{state.P:g}",
+            f"{state.chi:g}",
+            str(state.replicas),
+            *(_estimate(getattr(state, name)) for name in (*names, "loss")),
+            _number(state.acceptance),
+            _tau(state.m),
+            _note(state.m, state.replicas),
+        )
+    return f"Averages of {_model(result)}", table
+
+
+def _table(columns: tuple[str, ...]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for name in columns:
+        text = name in ("branch", "note on m")
+        table.add_column(name, justify="left" if text else "right", no_wrap=not text)
+    return table
+
+
+def _model(result: Result) -> str:
+    model = result.model
+    chi = result.chi if isinstance(result, HysteresisResult) else series.NAN
+    at = f", chi = {chi:g}" if math.isfinite(chi) else ""
+    return f"{model.attention} attention, L = {model.L}, V = {model.V}{at}"

@@ -1,0 +1,184 @@
+"""The physics of attention patterns in closed form: order parameters, effective action, test loss.
+
+Every formula of the package that needs the action comes from here; the kernels hold an
+incremental form that the tests compare with this one. Axes: a, b positions; k token groups.
+The population action depends on a pattern only through its five sums
+
+    X = (m, q, tau, r, s2)
+
+(theory.md, "Population action"): copy overlap, inverse participation, mean row sum, mean
+squared row sum, and |S|^2.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mcattn.errors import ModelError
+from mcattn.model import ATTENTIONS, CopyModel
+
+SUMS = ("m", "q", "tau", "r", "s2")
+
+
+def pattern(S: ArrayLike, attention: str) -> np.ndarray:
+    """Attention pattern A of the scores S, both shape (..., a, b)."""
+    S = np.asarray(S, dtype=float)
+    if S.ndim < 2 or S.shape[-1] != S.shape[-2]:
+        raise ModelError(f"scores have shape {S.shape}; the last two axes must be equal (L, L)")
+    if attention == "linear":
+        return S
+    if attention != "softmax":
+        raise ModelError(f"attention is {attention!r}; it must be one of {ATTENTIONS}")
+    E = np.exp(S - S.max(axis=-1, keepdims=True))
+    return E / E.sum(axis=-1, keepdims=True)
+
+
+def order_parameters(S: ArrayLike, attention: str) -> np.ndarray:
+    """The five sums X, shape (..., 5), of the scores S, shape (..., a, b)."""
+    A = pattern(S, attention)
+    L = A.shape[-1]
+    t = A.sum(axis=-1)
+    X = np.empty((*A.shape[:-2], 5))
+    a = np.arange(L)
+    X[..., 0] = A[..., a, a - 1].mean(axis=-1)
+    X[..., 1] = (A * A).sum(axis=(-2, -1)) / L
+    X[..., 2] = t.mean(axis=-1)
+    X[..., 3] = (t * t).mean(axis=-1)
+    X[..., 4] = (np.asarray(S, dtype=float) ** 2).sum(axis=(-2, -1))
+    return X
+
+
+def alpha_beta(X: ArrayLike, L: int) -> tuple[np.ndarray, np.ndarray]:
+    """Weights of the uniform and of the copy pattern, each shape (...), estimated from X."""
+    X = np.asarray(X, dtype=float)
+    beta = (L * X[..., 0] - X[..., 2]) / (L - 1)
+    return X[..., 2] - beta, beta
+
+
+def population(X: ArrayLike, model: CopyModel, P: ArrayLike, chi: ArrayLike) -> np.ndarray:
+    """Population effective action F, shape (...), of the five sums X, shape (..., 5).
+
+    P and chi broadcast against X[..., 0]. The prior weight of a pattern is exp(-F) up to
+    a constant that depends on the state alone. Source: theory.md, "Population action",
+    for any token distribution.
+    """
+    return np.asarray(chi) * per_chi(X, model, P, chi)
+
+
+def per_chi(X: ArrayLike, model: CopyModel, P: ArrayLike, chi: ArrayLike) -> np.ndarray:
+    """F/chi, shape (...): finite at chi = inf, where the log-determinant drops out."""
+    X = np.asarray(X, dtype=float)
+    P, chi = np.asarray(P, dtype=float), np.asarray(chi, dtype=float)
+    k = _token_sums(X, model, P)
+    prior = X[..., 4] / (2 * model.g_s)
+    data = P / (2 * model.kappa) * (1 - _trace(X, k))
+    return prior + data + model.V / (2 * chi) * _log_det(X, k)
+
+
+def per_chi_gradient(X: ArrayLike, model: CopyModel, P: ArrayLike, chi: ArrayLike) -> np.ndarray:
+    """Gradient of F/chi with respect to the five sums, shape (..., 5)."""
+    X = np.asarray(X, dtype=float)
+    P, chi = np.asarray(P, dtype=float), np.asarray(chi, dtype=float)
+    k = _token_sums(X, model, P)
+    m, q, tau, r, _ = np.moveaxis(X, -1, 0)
+    u, d = tau - m, r - q
+    w = 1 / (1 + d * k.s2)
+    along_m = 2 * m * (k.s2 - d * w * k.t4) + 2 * u * w * k.s3
+    along_u = 2 * w * (m * k.s3 + u * k.p2 * k.s2)
+    s2_q, s3_q, t4_q = -k.moment(3, 2), -k.moment(4, 2), -2 * k.moment(5, 3)
+    trace_q = _trace_slope(X, k, s2_q, s3_q, t4_q, d_slope=-1.0)
+    trace_r = -(w**2) * _overlap(m, u, k)
+    log_q = k.moment(1, 1) + w * (d * s2_q - k.s2)
+    data, count = -P / (2 * model.kappa), model.V / (2 * chi)
+    out = np.empty(np.broadcast_shapes(X.shape, (*np.shape(data * count), 5)))
+    out[..., 0] = data * (along_m - along_u)
+    out[..., 1] = data * trace_q + count * log_q
+    out[..., 2] = data * along_u
+    out[..., 3] = data * trace_r + count * k.s2 * w
+    out[..., 4] = 1 / (2 * model.g_s)
+    return out
+
+
+def test_loss(X: ArrayLike, model: CopyModel, P: ArrayLike) -> np.ndarray:
+    """Population test loss per position, shape (...), of the mean predictor at fixed scores.
+
+    1 is the loss of predicting nothing. Source: theory.md, point 6, for any tokens.
+    """
+    X = np.asarray(X, dtype=float)
+    k = _token_sums(X, model, np.asarray(P, dtype=float))
+    s2_e, s3_e, t4_e = -k.moment(2, 2), -k.moment(3, 2), -2 * k.moment(4, 3)
+    return 1 - _trace(X, k) + k.ridge * _trace_slope(X, k, s2_e, s3_e, t4_e, d_slope=0.0)
+
+
+test_loss.__test__ = False  # type: ignore[attr-defined]  # pytest must not collect it
+
+
+class _TokenSums(NamedTuple):
+    """Sums over token groups at fixed q; D = diag(p), K = q D + ridge is diagonal."""
+
+    p: np.ndarray  # (k,)
+    n: np.ndarray  # (k,)
+    inverse: np.ndarray  # (..., k), diagonal of K^-1
+    ridge: np.ndarray  # kappa / (g_w P), shape of P
+    p2: float  # |p|^2
+    s2: np.ndarray  # p K^-1 p
+    s3: np.ndarray  # sum p^3 / K
+    t4: np.ndarray  # sum p^4 / K^2
+
+    def moment(self, power: int, inverse_power: int) -> np.ndarray:
+        """Sum over tokens of p^power / K^inverse_power."""
+        return (self.n * self.p**power * self.inverse**inverse_power).sum(axis=-1)
+
+
+def _token_sums(X: np.ndarray, model: CopyModel, P: np.ndarray) -> _TokenSums:
+    p, n = model.token_groups
+    ridge = model.kappa / (model.g_w * P)
+    inverse = 1 / (X[..., 1, None] * p + ridge[..., None])
+
+    def moment(power: int, inverse_power: int) -> np.ndarray:
+        return (n * p**power * inverse**inverse_power).sum(axis=-1)
+
+    p2 = float((n * p * p).sum())
+    return _TokenSums(p, n, inverse, ridge, p2, moment(2, 1), moment(3, 1), moment(4, 2))
+
+
+def _overlap(m: np.ndarray, u: np.ndarray, k: _TokenSums) -> np.ndarray:
+    """|c K^-1 p|^2 with c = m D + u p p^T."""
+    return m * m * k.t4 + 2 * m * u * k.s2 * k.s3 + u * u * k.s2**2 * k.p2
+
+
+def _trace(X: np.ndarray, k: _TokenSums) -> np.ndarray:
+    """tr(c M^-1 c^T), M = K + (r - q) p p^T, from M^-1 p = w K^-1 p: no large terms cancel."""
+    m, q, tau, r, _ = np.moveaxis(X, -1, 0)
+    u, d = tau - m, r - q
+    w = 1 / (1 + d * k.s2)
+    return m * m * (k.s2 - d * w * k.t4) + w * u * (2 * m * k.s3 + u * k.p2 * k.s2)
+
+
+def _trace_slope(
+    X: np.ndarray,
+    k: _TokenSums,
+    s2: np.ndarray,
+    s3: np.ndarray,
+    t4: np.ndarray,
+    d_slope: float,
+) -> np.ndarray:
+    """Derivative of `_trace` along a parameter that moves s2, s3, t4 and d = r - q like this."""
+    m, q, tau, r, _ = np.moveaxis(X, -1, 0)
+    u, d = tau - m, r - q
+    w = 1 / (1 + d * k.s2)
+    w_slope = -w * w * (d_slope * k.s2 + d * s2)
+    dw_slope = w * w * (d_slope - d * d * s2)
+    own = s2 - dw_slope * k.t4 - d * w * t4
+    mixed = w_slope * k.s3 + w * s3
+    return m * m * own + 2 * m * u * mixed + u * u * k.p2 * w * w * (s2 - d_slope * k.s2**2)
+
+
+def _log_det(X: np.ndarray, k: _TokenSums) -> np.ndarray:
+    """ln det(M / ridge), by the matrix determinant lemma."""
+    q, r = X[..., 1], X[..., 3]
+    groups = (k.n * np.log1p(q[..., None] * k.p / k.ridge[..., None])).sum(axis=-1)
+    return groups + np.log1p((r - q) * k.s2)

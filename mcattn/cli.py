@@ -1,0 +1,222 @@
+"""The command line: arguments, messages and exit codes. Decisions are made elsewhere."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from mcattn.errors import LaunchError, McattnError, SamplingError
+
+if TYPE_CHECKING:
+    from mcattn.ranks import Serial
+    from mcattn.run import Outcome
+
+EXIT_WRONG_INPUT = 2
+EXIT_STOPPED = 75  # stopped with everything committed; `mcattn resume` goes on
+
+app = typer.Typer(
+    help="Monte Carlo of attention patterns: when and how a copy head appears.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def main() -> None:
+    """Entry point of the `mcattn` command."""
+    try:
+        app()
+    except McattnError as err:
+        _fail(err)
+
+
+def _fail(err: McattnError) -> None:
+    print(f"mcattn: error: {err}", file=sys.stderr, flush=True)
+    sys.exit(EXIT_WRONG_INPUT)
+
+
+JobFile = Annotated[Path, typer.Argument(help="Job file (TOML).", show_default=False)]
+RunFile = Annotated[Path, typer.Argument(help="Run file (HDF5).", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+
+
+@app.command()
+def run(
+    job: JobFile,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Run file to write; JOB.h5 if not given."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Override a setting, such as model.L=12; repeatable."),
+    ] = None,
+) -> None:
+    """Carry out a job: sample, and store the trajectories.
+
+    Alone or under mpirun, for instance: mpirun -n 4 mcattn run jobs/hysteresis.toml
+
+    Exit codes: 0 all planned sweeps are in the file; 2 wrong input; 75 stopped by a signal
+    with everything committed (go on with `mcattn resume`); 1 a fault.
+    """
+    from mcattn import interrupts
+
+    interrupts.install()
+    path = output or Path(job.with_suffix(".h5").name)
+
+    def work(ranks: Serial) -> Outcome:
+        from mcattn import jobtext
+        from mcattn import run as runs
+
+        checked, text = ranks.on_root(lambda: jobtext.load(job, settings))
+        return runs.start(checked, text, path, ranks, _watch(ranks, path))
+
+    _under_mpi(work, path)
+
+
+@app.command()
+def resume(path: RunFile) -> None:
+    """Go on with an interrupted run, on any number of ranks, up to the planned end."""
+    from mcattn import interrupts
+
+    interrupts.install()
+
+    def work(ranks: Serial) -> Outcome:
+        from mcattn import run as runs
+
+        return runs.resume(path, ranks, _watch(ranks, path))
+
+    _under_mpi(work, path)
+
+
+@app.command()
+def analyze(path: RunFile, as_json: AsJson = False) -> None:
+    """Print what a run file says, with errors: loop, switching points, averages."""
+    from mcattn.analysis import report
+
+    result = report.analyze_file(path)
+    if as_json:
+        print(report.json_text(result))
+    else:
+        report.print_tables(result)
+
+
+@app.command()
+def plot(
+    path: RunFile,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Figure (.png, .pdf or .svg); RUN.png if not given."),
+    ] = None,
+) -> None:
+    """Draw a run's figure; for a hysteresis run the loop, with the theory on it."""
+    from mcattn.analysis import report
+
+    figure = output or path.with_suffix(".png")
+    report.plot_file(path, figure)
+    print(figure)
+
+
+@app.command()
+def theory(
+    L: Annotated[int, typer.Option("--L", help="Sequence length.")] = 16,
+    V: Annotated[int, typer.Option("--V", help="Vocabulary size.")] = 16,
+    kappa: Annotated[float, typer.Option("--kappa", help="Ridge.")] = 1.0,
+    g_s: Annotated[float, typer.Option("--g-s", help="Prior variance of scores.")] = 3.0,
+    g_w: Annotated[float, typer.Option("--g-w", help="Prior variance of weights.")] = 0.03,
+    chi: Annotated[float, typer.Option("--chi", help="Inverse temperature.")] = float("inf"),
+    attention: Annotated[
+        Literal["softmax", "linear"], typer.Option("--attention", help="Kind of attention.")
+    ] = "softmax",
+    as_json: AsJson = False,
+) -> None:
+    """Print where theory puts the transition: P_lo, P*, P_hi or P_c, and what changes there."""
+    from mcattn import theory as theory_room
+    from mcattn.errors import ModelError
+    from mcattn.model import CopyModel
+
+    if not chi > 0:
+        raise ModelError(f"chi is {chi}; it must be > 0, or inf")
+    model = CopyModel(L, V, attention, kappa, g_s, g_w)
+    values = theory_room.report(model, chi)
+    if as_json:
+        print(json.dumps(values, indent=2))
+    else:
+        _print_theory(model, chi, values)
+
+
+def _version(show: bool) -> None:
+    if show:
+        from importlib import metadata
+
+        names = ("mcattn", "numpy", "numba", "scipy", "h5py", "mpi4py")
+        print("\n".join(f"{name} {metadata.version(name)}" for name in names))
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print versions."),
+    ] = False,
+) -> None:
+    pass
+
+
+def _print_theory(model: Any, chi: float, values: dict[str, float | None]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{model.attention} attention, L = {model.L}, V = {model.V}, chi = {chi:g}")
+    table.add_column("quantity")
+    table.add_column("value", justify="right")
+    for name, value in values.items():
+        table.add_row(name, "none" if value is None else f"{value:.6g}")
+    Console().print(table)
+
+
+def _watch(ranks: Serial, path: Path) -> Any:
+    from mcattn import interrupts, progress
+    from mcattn.run import Watch
+
+    show = progress.reporter(str(path)) if ranks.rank == 0 else (lambda done, planned: None)
+    return Watch(stop=interrupts.requested, progress=show)
+
+
+def _under_mpi(work: Any, path: Path) -> None:
+    """Do the work as one rank of the MPI job, and end the whole job if this rank fails."""
+    from mcattn import ranks as rank_room
+
+    try:
+        ranks, note = rank_room.connect()
+    except LaunchError as err:
+        if rank_room.launcher_rank() == 0:
+            _fail(err)
+        sys.exit(EXIT_WRONG_INPUT)
+    if ranks.rank == 0:
+        print(f"mcattn: {note}", file=sys.stderr)
+    try:
+        outcome = work(ranks)
+    except SamplingError as err:
+        rank_room.abort_on_error(ranks, err)
+    except McattnError as err:  # raised alike on all ranks
+        if ranks.rank == 0:
+            _fail(err)
+        sys.exit(EXIT_WRONG_INPUT)
+    except Exception as err:
+        rank_room.abort_on_error(ranks, err)
+    if ranks.rank == 0:
+        print(f"mcattn: {path}: {outcome.sweep} of {outcome.planned} sweeps", file=sys.stderr)
+    if not outcome.complete:
+        if ranks.rank == 0:
+            print(f"mcattn: stopped; go on with: mcattn resume {path}", file=sys.stderr)
+        sys.exit(EXIT_STOPPED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+"""The settings of a job: what each table of a job file may hold, and the plan it asks for."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from mcattn import protocols
+from mcattn.model import CopyModel
+from mcattn.protocols import Plan
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, strict=True)]
+Sweeps = Annotated[int, Field(ge=0, strict=True)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Grid(_Table):
+    """Evenly spaced control values, both ends included."""
+
+    start: Positive
+    stop: Positive
+    points: Annotated[int, Field(ge=2, le=100_000, strict=True)]
+
+    def values(self) -> np.ndarray:
+        return np.linspace(self.start, self.stop, self.points)
+
+
+def _read_values(value: Any) -> Grid | tuple[float, ...]:
+    if isinstance(value, dict):
+        return Grid(**value)
+    listed = value if isinstance(value, list | tuple) else [value]
+    numbers = [x for x in listed if isinstance(x, int | float) and not isinstance(x, bool)]
+    if not listed or len(numbers) < len(listed) or not all(0 < x < np.inf for x in numbers):
+        raise ValueError(
+            f"is {value!r}; it must be a number > 0, a list of numbers > 0, "
+            "or a table { start, stop, points }"
+        )
+    return tuple(float(x) for x in numbers)
+
+
+def _read_rates(value: Any) -> tuple[int, ...]:
+    listed = value if isinstance(value, list | tuple) else [value]
+    if not listed or not all(type(x) is int and x >= 1 for x in listed):
+        raise ValueError(f"is {value!r}; it must be an integer >= 1 or a list of them")
+    return tuple(listed)
+
+
+def _read_biases(value: Any) -> tuple[float, ...]:
+    listed = value if isinstance(value, list | tuple) else [value]
+    numbers = [x for x in listed if isinstance(x, int | float) and not isinstance(x, bool)]
+    if not listed or len(numbers) < len(listed) or not all(0 <= x < np.inf for x in numbers):
+        raise ValueError(f"is {value!r}; it must be a number >= 0 or a list of numbers >= 0")
+    return tuple(float(x) for x in numbers)
+
+
+def _read_model(value: Any) -> CopyModel:
+    return value if isinstance(value, CopyModel) else CopyModel(**value)
+
+
+Values = Annotated[Any, BeforeValidator(_read_values)]
+Rates = Annotated[Any, BeforeValidator(_read_rates)]
+Biases = Annotated[Any, BeforeValidator(_read_biases)]
+
+
+def _array(value: Grid | tuple[float, ...] | float) -> np.ndarray:
+    return value.values() if isinstance(value, Grid) else np.atleast_1d(value).astype(float)
+
+
+class Hysteresis(_Table):
+    """A path of control values followed by all replicas together.
+
+    P as a table { start, stop, points } is followed there and back; as a list, exactly as it is.
+    """
+
+    kind: Literal["hysteresis"]
+    P: Values
+    chi: Values
+    replicas: Count = 64
+    start: Literal["uniform", "copy"] = "uniform"
+    sweeps: Rates = (1000,)
+    thermalize: Sweeps = 100
+    equilibrate: Sweeps = 500
+    every: Count = 1
+    patterns_at: list[Positive] = []
+    pattern_replicas: Sweeps = 4
+
+    @model_validator(mode="after")
+    def _check(self) -> Hysteresis:
+        points, chis = len(self.path()), len(_array(self.chi))
+        if points < 2:
+            raise ValueError("P must have at least 2 values to make a path")
+        if chis not in (1, points):
+            raise ValueError(
+                f"chi has {chis} values; the path of P has {points}: give 1 or {points}"
+            )
+        if min(self.sweeps) < self.every:
+            raise ValueError(
+                f"sweeps is {min(self.sweeps)}; it must be at least every = {self.every}"
+            )
+        unknown = [p for p in self.patterns_at if not np.isclose(p, self.path()).any()]
+        if unknown:
+            raise ValueError(f"patterns_at has {unknown[0]:g}, which is not a value of the path P")
+        return self
+
+    def path(self) -> np.ndarray:
+        P = _array(self.P)
+        return protocols.there_and_back(P) if isinstance(self.P, Grid) else P
+
+    def plan(self) -> Plan:
+        P = self.path()
+        chosen = [p for p in P if np.isclose(p, self.patterns_at or [np.nan]).any()]
+        return protocols.hysteresis(
+            P=P,
+            chi=np.broadcast_to(_array(self.chi), P.shape),
+            sweeps=self.sweeps,
+            thermalize=self.thermalize,
+            equilibrate=self.equilibrate,
+            every=self.every,
+            replicas=self.replicas,
+            start=self.start,
+            patterns_at=chosen,
+            pattern_replicas=self.pattern_replicas,
+        )
+
+
+class Fixed(_Table):
+    """Independent replicas in fixed states: one state for each value of P, chi or the bias."""
+
+    kind: Literal["fixed"]
+    P: Values
+    chi: Values
+    bias_center: Biases = (0.0,)
+    bias_strength: Biases = (0.0,)
+    replicas: Count = 16
+    start: Literal["uniform", "copy"] = "uniform"
+    sweeps: Count = 1000
+    thermalize: Sweeps = 500
+    every: Count = 1
+    pattern_replicas: Sweeps = 0
+
+    @model_validator(mode="after")
+    def _check(self) -> Fixed:
+        lengths = {name: len(values) for name, values in self._lists().items()}
+        longest = max(lengths, key=lambda name: lengths[name])
+        for name, length in lengths.items():
+            if length not in (1, lengths[longest]):
+                raise ValueError(
+                    f"{name} has {length} values and {longest} has {lengths[longest]}; "
+                    "lists must have one common length"
+                )
+        if self.sweeps < self.every:
+            raise ValueError(f"sweeps is {self.sweeps}; it must be at least every = {self.every}")
+        return self
+
+    def _lists(self) -> dict[str, np.ndarray]:
+        names = ("P", "chi", "bias_center", "bias_strength")
+        return {name: _array(getattr(self, name)) for name in names}
+
+    def plan(self) -> Plan:
+        P, chi, bias_center, bias_strength = np.broadcast_arrays(*self._lists().values())
+        return protocols.fixed(
+            P=P,
+            chi=chi,
+            bias_center=bias_center,
+            bias_strength=bias_strength,
+            sweeps=self.sweeps,
+            thermalize=self.thermalize,
+            every=self.every,
+            replicas=self.replicas,
+            start=self.start,
+            pattern_replicas=self.pattern_replicas,
+        )
+
+
+class RunSettings(_Table):
+    """How the run is carried out; nothing here changes what is sampled, except the seed."""
+
+    seed: Sweeps = 0
+    commit_seconds: Positive = 30.0
+
+
+class Job(_Table):
+    """A whole job file."""
+
+    model: Annotated[Any, BeforeValidator(_read_model)]
+    protocol: Annotated[Hysteresis | Fixed, Field(discriminator="kind")]
+    run: RunSettings = RunSettings()

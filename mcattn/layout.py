@@ -1,0 +1,207 @@
+"""Filling HDF5 files with a run: rows, checkpoints, views of parts, plain copies.
+
+mcattn.store decides which files there are and in which order; here stands what goes into them.
+Axes: t row, r replica.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from mcattn import schema
+from mcattn.action import SUMS
+from mcattn.protocols import States
+from mcattn.runfile import open_hdf5
+from mcattn.sampler import Checkpoint, Pattern, Tables
+
+_CHUNK_NUMBERS = 32768
+_POSITION = ("stage", "done", "sweep")
+_REPLICAS = ("phase", "switched", "scores", "words")
+_TABLES = ("step", "attempted", "accepted", "drift")
+_UNSCALED = "This is a netCDF dimension but not a netCDF variable."
+
+
+@dataclass(frozen=True)
+class Header:
+    """What is known of a run before its first sweep."""
+
+    attributes: dict[str, Any]  # all of schema.ATTRIBUTES but `complete`
+    states: States
+    replicas: int
+    L: int
+
+    def shape(self, field: schema.Field) -> tuple[int, ...]:
+        """Lengths of a field's axes after the first."""
+        lengths = {schema.REPLICA: self.replicas, "a": self.L, "b": self.L}
+        return tuple(lengths[axis] for axis in field.axes[1:])
+
+
+@dataclass(frozen=True)
+class Commit:
+    """Rows and patterns since the last commit, and the state of the run now."""
+
+    sweep: np.ndarray  # (t,)
+    state: np.ndarray  # (t, r)
+    X: np.ndarray  # (t, r, 5)
+    patterns: list[Pattern]
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part on disk: the sweeps it covers and its numbers of rows and patterns.
+
+    level : 0 for a commit, k for 16^k commits merged.
+    """
+
+    path: Path
+    first: int
+    last: int
+    rows: int
+    patterns: int
+    level: int
+
+    def length(self, field: schema.Field) -> int:
+        """Entries along a field's first axis."""
+        return self.rows if field.axes[0] == schema.TIME else self.patterns
+
+
+def write_part(f: h5py.File, header: Header, commit: Commit) -> None:
+    """The rows and patterns of a commit, and the checkpoint that belongs to them."""
+    f.attrs["level"] = 0
+    columns = {"sweep": commit.sweep, "state": commit.state}
+    columns |= {name: commit.X[..., i] for i, name in enumerate(SUMS)}
+    for field in schema.SAMPLES:
+        _dataset(f, field, columns[field.name])
+    for field in schema.PATTERNS:
+        values = [getattr(pattern, field.name) for pattern in commit.patterns]
+        _dataset(f, field, np.array(values).reshape(len(values), *header.shape(field)))
+    _write_states(f, header, commit.checkpoint.tables)
+    group = f.create_group("resume")
+    for name in _POSITION:
+        group.attrs[name] = getattr(commit.checkpoint, name)
+    for name in _REPLICAS:
+        group.create_dataset(name, data=getattr(commit.checkpoint, name))
+
+
+def read_part(path: Path, first: int, last: int) -> Part:
+    """A part's lengths and level, from its file."""
+    with open_hdf5(path) as f:
+        rows, patterns = len(f["samples/sweep"]), len(f["patterns/sweep"])
+        return Part(path, first, last, rows, patterns, int(f.attrs["level"]))
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """The checkpoint in a part."""
+    with open_hdf5(path) as f:
+        group = f["resume"]
+        stage, done, sweep = (int(group.attrs[name]) for name in _POSITION)
+        tables = Tables(*(f[f"states/{name}"][:] for name in _TABLES))
+        return Checkpoint(stage, done, sweep, tables, *(group[name][:] for name in _REPLICAS))
+
+
+def join_parts(f: h5py.File, parts: list[Part], merged: Part) -> None:
+    """The rows and patterns of several parts, and the newest checkpoint, as one part."""
+    f.attrs["level"] = merged.level
+    with ExitStack() as stack:
+        files = [stack.enter_context(open_hdf5(part.path)) for part in parts]
+        for field in schema.SAMPLES + schema.PATTERNS:
+            shape = (merged.length(field), *files[0][field.path].shape[1:])
+            target = f.create_dataset(field.path, shape, field.dtype, **_storage(shape))
+            end = 0
+            for file, part in zip(files, parts, strict=True):
+                if length := part.length(field):
+                    target[end : end + length] = file[field.path][:]
+                    end += length
+        for name in ("states", "resume"):
+            files[-1].copy(name, f)
+
+
+def write_master(f: h5py.File, header: Header, parts: list[Part]) -> None:
+    """A file whose datasets show the parts' datasets one after the other."""
+    f.attrs.update(header.attributes, complete=False)
+    for field in schema.SAMPLES + schema.PATTERNS:
+        _view(f, field, parts, header.shape(field))
+    if parts:
+        with open_hdf5(parts[-1].path) as newest:
+            newest.copy("states", f)
+    else:
+        _write_states(f, header, Tables.empty(len(header.states)))
+    _describe(f)
+
+
+def copy_master(master: h5py.File, f: h5py.File, header: Header) -> None:
+    """A master's content as a plain, complete file, copied a slab of whole chunks at a time.
+
+    What is written, and in which order, does not depend on how the rows lie in the parts.
+    """
+    f.attrs.update(header.attributes, complete=True)
+    for field in schema.SAMPLES + schema.PATTERNS:
+        source = master[field.path]
+        storage = _storage(source.shape)
+        target = f.create_dataset(field.path, source.shape, field.dtype, **storage)
+        slab = 16 * storage["chunks"][0] if storage else 1
+        for start in range(0, len(source), slab):
+            target[start : start + slab] = source[start : start + slab]
+    for field in schema.STATES:
+        _dataset(f, field, master[field.path][:])
+    _describe(f)
+
+
+def _write_states(f: h5py.File, header: Header, tables: Tables) -> None:
+    for field in schema.STATES:
+        owner = tables if field.name in _TABLES else header.states
+        _dataset(f, field, getattr(owner, field.name))
+
+
+def _dataset(f: h5py.File, field: schema.Field, values: np.ndarray) -> None:
+    values = np.asarray(values, dtype=field.dtype)
+    storage = _storage(values.shape) if field.group != "states" else {}
+    f.create_dataset(field.path, data=values, **storage)
+
+
+def _storage(shape: tuple[int, ...]) -> dict[str, Any]:
+    """Chunks of whole rows, compressed; nothing for empty datasets."""
+    if not np.prod(shape):
+        return {}
+    row = int(np.prod(shape[1:]))
+    chunks = (max(1, min(shape[0], _CHUNK_NUMBERS // row)), *shape[1:])
+    return {"chunks": chunks, "compression": "gzip", "compression_opts": 1, "shuffle": True}
+
+
+def _view(f: h5py.File, field: schema.Field, parts: list[Part], shape: tuple[int, ...]) -> None:
+    total = sum(part.length(field) for part in parts)
+    if not total:
+        f.create_dataset(field.path, shape=(0, *shape), dtype=field.dtype)
+        return
+    layout = h5py.VirtualLayout((total, *shape), dtype=field.dtype)
+    end = 0
+    for part in parts:
+        if length := part.length(field):
+            name = f"{part.path.parent.name}/{part.path.name}"
+            source = h5py.VirtualSource(name, field.path, (length, *shape), field.dtype)
+            layout[end : end + length] = source
+            end += length
+    # A part that cannot be found reads as this.
+    missing = -1 if field.dtype.startswith("i") else np.nan
+    f.create_virtual_dataset(field.path, layout, fillvalue=missing)
+
+
+def _describe(f: h5py.File) -> None:
+    """Attach meanings, and name every axis through a scale in its group, as netCDF does."""
+    for field in schema.TABLE:
+        dataset = f[field.path]
+        dataset.attrs["long_name"] = field.meaning
+        dataset.attrs["units"] = "1"
+        for i, axis in enumerate(field.axes):
+            name = f"{field.group}/{axis}"
+            if name not in f:
+                scale = f.create_dataset(name, shape=(dataset.shape[i],), dtype=">f4")
+                scale.make_scale(f"{_UNSCALED}{dataset.shape[i]:10d}")
+            dataset.dims[i].attach_scale(f[name])

@@ -1,0 +1,196 @@
+"""Which states a run visits, in which order and for how long: plain tables, no sampling.
+
+Axes: k state, r replica. A plan is a list of stages; during a stage every replica stays in one
+state. Restart needs nothing but the number of the stage and the sweeps done in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+
+@dataclass(frozen=True)
+class States:
+    """The thermodynamic states of a run, every array of shape (k,); see schema.STATES."""
+
+    P: np.ndarray
+    chi: np.ndarray
+    bias_center: np.ndarray
+    bias_strength: np.ndarray
+    branch: np.ndarray
+    loop: np.ndarray
+    thermalize: np.ndarray
+    sweeps: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.P)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stretch of sweeps in which every replica keeps its state.
+
+    states : row of the state table for every replica, shape (r,).
+    thermalize : sweeps before the first row; the steps of the states are tuned meanwhile.
+    sweeps, every : sweeps while rows are taken, one row each `every` sweeps.
+    restart : begin from fresh patterns, those of loop `loop`, instead of the last stage's.
+    keep_patterns : store the final pattern of this many replicas.
+    """
+
+    states: np.ndarray
+    thermalize: int
+    sweeps: int
+    every: int
+    restart: bool
+    loop: int
+    keep_patterns: int
+
+    @property
+    def length(self) -> int:
+        return self.thermalize + self.sweeps
+
+    @property
+    def rows(self) -> int:
+        return self.sweeps // self.every
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A whole run: its states, its stages, its replicas and how they begin."""
+
+    kind: str
+    states: States
+    stages: tuple[Stage, ...]
+    replicas: int
+    start: str
+
+    @property
+    def total_sweeps(self) -> int:
+        return sum(stage.length for stage in self.stages)
+
+
+def hysteresis(
+    P: ArrayLike,
+    chi: ArrayLike,
+    sweeps: Sequence[int],
+    thermalize: int,
+    equilibrate: int,
+    every: int,
+    replicas: int,
+    start: str,
+    patterns_at: ArrayLike,
+    pattern_replicas: int,
+) -> Plan:
+    """All replicas follow one path of control values together, once for each rate.
+
+    Parameters
+    ----------
+    P, chi : the path, shape (k,) each.
+    sweeps : sweeps at each point while rows are taken; one loop over the path for each value.
+    thermalize : sweeps at each point before rows are taken.
+    equilibrate : sweeps at the first point of a loop, besides `thermalize`.
+    patterns_at : values of P at which the patterns of `pattern_replicas` replicas are kept; the
+        two ends and the turning points of the path are kept as well.
+    """
+    path, loops = np.asarray(P, dtype=float), len(sweeps)
+    points = len(path)
+    branch = branches(path)
+    kept = _turning_points(branch) | np.isin(path, patterns_at)
+    before = np.full(points, thermalize)
+    before[0] += equilibrate
+    states = States(
+        P=np.tile(path, loops),
+        chi=np.tile(np.asarray(chi, dtype=float), loops),
+        bias_center=np.zeros(points * loops),
+        bias_strength=np.zeros(points * loops),
+        branch=np.tile(branch, loops),
+        loop=np.repeat(np.arange(loops), points),
+        thermalize=np.tile(before, loops),
+        sweeps=np.repeat(np.asarray(sweeps), points),
+    )
+    stages = tuple(
+        Stage(
+            states=np.full(replicas, loop * points + point),
+            thermalize=int(before[point]),
+            sweeps=int(rate),
+            every=every,
+            restart=point == 0,
+            loop=loop,
+            keep_patterns=min(pattern_replicas, replicas) if kept[point] else 0,
+        )
+        for loop, rate in enumerate(sweeps)
+        for point in range(points)
+    )
+    return Plan("hysteresis", states, stages, replicas, start)
+
+
+def fixed(
+    P: ArrayLike,
+    chi: ArrayLike,
+    bias_center: ArrayLike,
+    bias_strength: ArrayLike,
+    sweeps: int,
+    thermalize: int,
+    every: int,
+    replicas: int,
+    start: str,
+    pattern_replicas: int,
+) -> Plan:
+    """Independent replicas, `replicas` in each state, for the whole run; arguments as above.
+
+    Replica r stays in state r // replicas.
+    """
+    control = np.asarray(P, dtype=float)
+    count = len(control)
+    zeros = np.zeros(count, dtype=int)
+    states = States(
+        P=control,
+        chi=np.asarray(chi, dtype=float),
+        bias_center=np.asarray(bias_center, dtype=float),
+        bias_strength=np.asarray(bias_strength, dtype=float),
+        branch=zeros,
+        loop=zeros,
+        thermalize=np.full(count, thermalize),
+        sweeps=np.full(count, sweeps),
+    )
+    stage = Stage(
+        states=np.repeat(np.arange(count), replicas),
+        thermalize=thermalize,
+        sweeps=sweeps,
+        every=every,
+        restart=True,
+        loop=0,
+        keep_patterns=min(pattern_replicas, count * replicas),
+    )
+    return Plan("fixed", states, (stage,), count * replicas, start)
+
+
+def branches(P: np.ndarray) -> np.ndarray:
+    """Direction of the path at every point, shape (k,): the sign of the step that led there.
+
+    The first point, and a point that repeats its predecessor, take the next step's sign, so
+    that a turning point given twice belongs once to each branch.
+    """
+    steps = np.sign(np.diff(P)).astype(int)
+    direction = np.concatenate([[0], steps])
+    for k in range(len(P) - 2, -1, -1):
+        if direction[k] == 0:
+            direction[k] = direction[k + 1]
+    return direction
+
+
+def there_and_back(P: np.ndarray) -> np.ndarray:
+    """The path P and the same path backwards, the turning point once on each branch."""
+    return np.concatenate([P, P[::-1]])
+
+
+def _turning_points(branch: np.ndarray) -> np.ndarray:
+    """The first and last point and the last point before every change of branch, as a mask."""
+    mask = np.zeros(len(branch), dtype=bool)
+    mask[0] = mask[-1] = True
+    mask[:-1] |= branch[1:] != branch[:-1]
+    return mask

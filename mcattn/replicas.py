@@ -1,0 +1,205 @@
+"""A block of replicas moving in lockstep: their patterns, caches and random streams.
+
+Axes: r replica of the block, a, b positions, lane = r padded to a multiple of the vector width.
+Lanes beyond the last replica run along and are never shown.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mcattn import streams
+from mcattn.errors import SamplingError
+from mcattn.kernels import linear, moves, simd, softmax, stream, weight
+from mcattn.model import CopyModel
+
+STARTS = ("uniform", "copy")
+LANES = simd.W
+
+
+def visit_order(L: int) -> np.ndarray:
+    """Columns that a sweep visits in each row, as offsets from the copied column.
+
+    Every column once, the copied one (offset 0) again after every second other: m moves with
+    the L copy scores out of L^2, so visiting them more often is what makes it mix. Any fixed
+    order leaves the distribution invariant.
+    """
+    order = [0]
+    for offset in range(1, L):
+        order.append(offset)
+        if offset % 2 == 0 and offset < L - 1:
+            order.append(0)
+    return np.array(order, dtype=np.int64)
+
+
+def default_step(model: CopyModel, chi: float) -> float:
+    """Half-width of the proposal before any tuning: 2.5 widths of the score prior."""
+    return 2.5 * math.sqrt(model.g_s / chi)
+
+
+class Replicas:
+    """Replicas first .. first + count - 1 of a run, on one process.
+
+    Parameters
+    ----------
+    model : the model all of them share.
+    seed, first, count : which streams they draw from; nothing else decides their chains.
+    """
+
+    def __init__(self, model: CopyModel, seed: int, first: int, count: int) -> None:
+        self.model, self.seed, self.first, self.count = model, seed, first, count
+        self._softmax = model.attention == "softmax"
+        L, lanes = model.L, -(-count // LANES) * LANES
+        self._lanes = lanes
+        self._visits = visit_order(L)
+        self._p, self._n = model.token_groups
+        self._scores = simd.aligned(L * L * lanes)
+        self._weights = simd.aligned(L * L * lanes if self._softmax else 0)
+        self._rows = simd.aligned((3 if self._softmax else 1, L * lanes))
+        self._sums = simd.aligned((4, lanes))
+        self._coupling = simd.aligned((weight.COUPLINGS, lanes))
+        self._stream = simd.aligned((stream.WORDS, lanes), np.int64)
+        self._moduli = simd.aligned((moves.MODULI, lanes))
+        self._growth = simd.aligned((2 * moves.MODULI, lanes))
+        self._work = simd.aligned((softmax.WORK if self._softmax else linear.WORK, lanes))
+        self._accepted = simd.aligned(lanes)
+        self._terms = 15
+
+    @property
+    def updates_per_sweep(self) -> int:
+        return self.model.L * len(self._visits)
+
+    def start(self, phase: str, chi: np.ndarray, loop: int = 0) -> None:
+        """Begin afresh: prior noise around the uniform or the copy pattern, new streams.
+
+        Parameters
+        ----------
+        chi : inverse temperature of every replica's noise, shape (r,).
+        """
+        L = self.model.L
+        # Softmax: this gap puts 80 % of each row on the copied position. Linear: beta = 1.
+        copy = (math.log(4 * (L - 1)) if self._softmax else 1.0) if phase == "copy" else 0.0
+        S = np.empty((self._lanes, L, L))
+        words = np.empty((self._lanes, stream.WORDS), dtype=np.uint64)
+        width = np.sqrt(self.model.g_s / self._padded(chi))
+        for lane in range(self._lanes):
+            replica = self.first + lane
+            rng = streams.start_generator(self.seed, replica, loop)
+            S[lane] = width[lane] * rng.standard_normal((L, L))
+            S[lane, np.arange(L), np.arange(L) - 1] += copy
+            words[lane] = streams.update_words(self.seed, replica, loop)
+        self._restore(S, words)
+
+    def set_states(
+        self,
+        P: np.ndarray,
+        chi: np.ndarray,
+        bias_center: np.ndarray,
+        bias_strength: np.ndarray,
+        step: np.ndarray,
+    ) -> None:
+        """Put every replica in its state; all arguments have shape (r,)."""
+        P, chi, model = self._padded(P), self._padded(chi), self.model
+        self._coupling[weight.GAIN] = chi * P / (2 * model.kappa)
+        self._coupling[weight.RIDGE] = model.kappa / (model.g_w * P)
+        self._coupling[weight.PRIOR] = chi / (2 * model.g_s)
+        self._coupling[weight.BIAS] = self._padded(bias_strength) / 2
+        self._coupling[weight.CENTER] = self._padded(bias_center)
+        self._coupling[weight.STEP] = self._padded(step)
+        eps = self._coupling[weight.RIDGE].min() / self._p.max()
+        self._terms = weight.series_terms(model.L, eps, model.attention)
+
+    def advance(self, sweeps: int, every: int = 0, done: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """Do some sweeps.
+
+        Parameters
+        ----------
+        every : sweeps between measurements; 0 measures nothing.
+        done : sweeps already done since measurements began.
+
+        Returns
+        -------
+        X : the five sums of each measurement, shape (t, r, 5).
+        accepted : updates accepted, shape (r,).
+        """
+        taken = (done + sweeps) // every - done // every if every else 0
+        out = simd.aligned((taken, 5, self._lanes))
+        self._accepted[:] = 0
+        args = (out, self._visits, self._p, self._n, self.model.L, float(self.model.V))
+        shared = (self._rows, self._sums, self._coupling, self._stream, self._moduli)
+        scratch = (self._work, self._accepted)
+        if self._softmax:
+            softmax.run(
+                self._scores, self._weights, *shared, self._growth, *scratch, *args,
+                self._terms, sweeps, every, done,
+            )  # fmt: skip
+        else:
+            linear.run(self._scores, *shared, *scratch, *args, sweeps, every, done)
+        X = np.moveaxis(out, 1, 2)[:, : self.count].copy()
+        return X, self._accepted[: self.count].astype(np.int64)
+
+    def refresh(self) -> np.ndarray:
+        """Recompute every cache from the scores; the largest error the caches had, shape (r,).
+
+        The error of a cache is relative to its largest entry in the same replica.
+
+        Raises
+        ------
+        SamplingError : the scores have left the range in which their exponentials are finite.
+        """
+        caches = [self._rows[0], *self._sums] + ([self._weights] if self._softmax else [])
+        before = [self._shown(cache).copy() for cache in caches]
+        self._recompute()
+        if not np.isfinite(self._shown(self._sums)).all():
+            raise SamplingError(
+                "scores grew beyond the range of double precision: g_s/chi is too large to sample"
+            )
+        drift = np.zeros(self.count)
+        for old, cache in zip(before, caches, strict=True):
+            new = self._shown(cache)
+            drift = np.maximum(drift, abs(old - new).max(axis=0) / abs(new).max(axis=0))
+        return drift
+
+    def snapshot(self) -> np.ndarray:
+        """The scores as they lie in memory, for `scores` to unpack later."""
+        return self._scores.copy()
+
+    def scores(self, snapshot: np.ndarray | None = None) -> np.ndarray:
+        """Scores now, or those of a snapshot, shape (r, a, b)."""
+        L = self.model.L
+        flat = self._scores if snapshot is None else snapshot
+        S = flat.reshape(L, L, self._lanes)[..., : self.count]
+        return np.ascontiguousarray(np.moveaxis(S, -1, 0))
+
+    def stream_words(self) -> np.ndarray:
+        """State of every replica's random stream, shape (r, 4) uint64."""
+        return np.ascontiguousarray(self._stream.T[: self.count]).view(np.uint64)
+
+    def restore(self, scores: np.ndarray, words: np.ndarray) -> None:
+        """Continue from stored scores (r, a, b) and stream states (r, 4)."""
+        S = np.zeros((self._lanes, self.model.L, self.model.L))
+        padded = np.ones((self._lanes, stream.WORDS), dtype=np.uint64)
+        S[: self.count], padded[: self.count] = scores, words
+        self._restore(S, padded)
+
+    def _restore(self, S: np.ndarray, words: np.ndarray) -> None:
+        self._scores[:] = np.moveaxis(S, 0, -1).reshape(-1)
+        self._stream[:] = words.view(np.int64).T
+        self._recompute()
+
+    def _recompute(self) -> None:
+        if self._softmax:
+            softmax.refresh(self._scores, self._weights, self._rows, self._sums, self.model.L)
+        else:
+            linear.refresh(self._scores, self._rows, self._sums, self.model.L)
+
+    def _shown(self, cache: np.ndarray) -> np.ndarray:
+        """A cache without the lanes beyond the last replica, shape (n, r)."""
+        return cache.reshape(-1, self._lanes)[:, : self.count]
+
+    def _padded(self, values: np.ndarray) -> np.ndarray:
+        """One value for each lane, shape (lane,): extra lanes copy the last replica's."""
+        values = np.broadcast_to(np.asarray(values, dtype=float), (self.count,))
+        return np.concatenate([values, np.full(self._lanes - self.count, values[-1])])

@@ -1,0 +1,242 @@
+"""One job from settings to a complete run file: restore or start, loop, commit, stop."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mcattn import jobtext, schema, theory
+from mcattn.errors import RunFileError
+from mcattn.jobfile import Job
+from mcattn.layout import Commit, Header
+from mcattn.model import CopyModel
+from mcattn.protocols import Plan
+from mcattn.ranks import Serial, share
+from mcattn.replicas import LANES, Replicas
+from mcattn.sampler import Block, Checkpoint, Sampler, Tables
+from mcattn.store import (
+    Store,
+    attributes_of,
+    has_parts,
+    parts_folder,
+    remove_leftovers,
+)
+
+_BUFFER_BYTES = 256e6
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: sweeps done of those planned."""
+
+    sweep: int
+    planned: int
+
+    @property
+    def complete(self) -> bool:
+        return self.sweep == self.planned
+
+
+@dataclass
+class Watch:
+    """What a run asks and tells while it goes on.
+
+    stop : whether this process was told to stop; checked after every block.
+    progress : told the sweeps done and planned, on rank 0.
+    """
+
+    stop: Callable[[], bool] = lambda: False
+    progress: Callable[[int, int], None] = lambda done, planned: None
+
+
+def start(job: Job, text: str, path: Path, ranks: Serial, watch: Watch) -> Outcome:
+    """Begin a new run in `path`; a finished run of the same job is left as it is.
+
+    Raises
+    ------
+    RunFileError : something else is in the way; the sentence says what to type.
+    LaunchError : there are more ranks than blocks of replicas.
+    """
+    plan = job.protocol.plan()
+    share(plan.replicas, LANES, ranks.rank, ranks.size)
+    if ranks.on_root(lambda: _finished_already(path, text)):
+        return Outcome(plan.total_sweeps, plan.total_sweeps)
+    return _carry_out(job, text, path, ranks, watch)
+
+
+def resume(path: Path, ranks: Serial, watch: Watch) -> Outcome:
+    """Go on with the run in `path`, on any number of ranks."""
+    attributes = ranks.on_root(lambda: attributes_of(path))
+    text = str(attributes["job"])
+    job = jobtext.parse_text(text, str(path))
+    plan = job.protocol.plan()
+    share(plan.replicas, LANES, ranks.rank, ranks.size)
+    if attributes["complete"]:
+        ranks.on_root(lambda: remove_leftovers(path))
+        return Outcome(plan.total_sweeps, plan.total_sweeps)
+    ranks.on_root(lambda: _same_versions(path, attributes))
+    return _carry_out(job, text, path, ranks, watch)
+
+
+def compile_kernels(model: CopyModel) -> None:
+    """Compile the model's kernels, or load them from the cache, by a short run of a tiny one."""
+    tiny = Replicas(replace(model, L=2), 0, 0, 1)
+    tiny.start("uniform", np.ones(1))
+    tiny.set_states(*np.ones((5, 1)))
+    tiny.advance(1, every=1)
+
+
+def versions() -> dict[str, str]:
+    """Versions of everything that decides a run's numbers."""
+    from mcattn.kernels.jit import digest
+
+    names = ("mcattn", "numpy", "numba", "llvmlite", "h5py")
+    return {name: metadata.version(name) for name in names} | {"kernels": digest()}
+
+
+def _finished_already(path: Path, text: str) -> bool:
+    """Whether `path` holds this job's finished run; refuse anything else that is there."""
+    if not path.parent.is_dir():
+        raise RunFileError(f"{path.parent} is not a folder; create it or choose another output")
+    if not path.exists():
+        if has_parts(path):
+            raise RunFileError(f"{parts_folder(path)} is in the way: parts of a run without {path}")
+        return False
+    attributes = attributes_of(path)
+    if attributes["job"] != text:
+        raise RunFileError(f"{path} holds another job; choose another output or remove it")
+    if not attributes["complete"]:
+        raise RunFileError(f"{path} holds this job unfinished; type: mcattn resume {path}")
+    remove_leftovers(path)
+    return True
+
+
+def _same_versions(path: Path, attributes: dict[str, Any]) -> None:
+    old, new = json.loads(attributes["versions"]), versions()
+    if old["kernels"] != new["kernels"]:
+        raise RunFileError(
+            f"{path} was begun with other kernels (mcattn {old['mcattn']}); resume it with "
+            "that version, or begin again"
+        )
+
+
+def _switch_thresholds(job: Job, plan: Plan) -> tuple[float, float] | None:
+    """Where a replica counts as switched: a quarter of the jump at P* away from each phase.
+
+    None where there are no two phases to tell apart: no jump, or a barrier below 1 kT.
+    """
+    chi = float(plan.states.chi.max())
+    boundary = theory.boundary(job.model, chi)
+    if boundary is None or chi * boundary.barrier < 1:
+        return None
+    jump = boundary.m_plus - boundary.m_minus
+    return boundary.m_minus + jump / 4, boundary.m_plus - jump / 4
+
+
+def _header(job: Job, text: str, plan: Plan, switch: tuple[float, float] | None) -> Header:
+    attributes = {
+        "format": schema.FORMAT,
+        "format_version": schema.FORMAT_VERSION,
+        "job": text,
+        "model": json.dumps(asdict(job.model)),
+        "protocol": plan.kind,
+        "seed": job.run.seed,
+        "switch": switch or (np.nan, np.nan),
+        "planned_sweeps": plan.total_sweeps,
+        "versions": json.dumps(versions()),
+    }
+    return Header(attributes, plan.states, plan.replicas, job.model.L)
+
+
+def _carry_out(job: Job, text: str, path: Path, ranks: Serial, watch: Watch) -> Outcome:
+    plan = job.protocol.plan()
+    switch = _switch_thresholds(job, plan)
+    first, count = share(plan.replicas, LANES, ranks.rank, ranks.size)
+    stores: list[Store] = []  # filled on rank 0 only: a store holds a lock and cannot be sent
+
+    def open_store() -> Checkpoint | None:
+        stores.append(Store(path, _header(job, text, plan, switch)))
+        return stores[0].latest()
+
+    ranks.on_root(lambda: compile_kernels(job.model))  # the other ranks find them compiled
+    checkpoint = ranks.on_root(open_store)
+    sampler = Sampler(plan, job.model, job.run.seed, ranks, first, count, switch)
+    if checkpoint is not None:
+        sampler.restore(checkpoint)
+    try:
+        _loop(sampler, job.run.commit_seconds, stores, ranks, watch)
+        if sampler.finished:
+            ranks.on_root(lambda: stores[0].finish())
+    finally:
+        for store in stores:
+            store.close()
+    return Outcome(sampler.sweep, plan.total_sweeps)
+
+
+def _loop(
+    sampler: Sampler, commit_seconds: float, stores: list[Store], ranks: Serial, watch: Watch
+) -> None:
+    """Blocks until the plan ends or a rank is told to stop; commits as time goes by."""
+    blocks: list[Block] = []
+    last = time.monotonic()
+    stopped = False
+    while not (sampler.finished or stopped):
+        blocks.append(sampler.advance())
+        size = sum(block.X.nbytes for block in blocks)
+        due = ranks.rank == 0 and time.monotonic() - last > commit_seconds
+        wishes = np.array([watch.stop(), due or size > _BUFFER_BYTES], dtype=float)
+        stop, commit = ranks.max(wishes)
+        stopped = bool(stop)
+        if ranks.rank == 0:
+            watch.progress(sampler.sweep, sampler.plan.total_sweeps)
+        if commit or stopped or sampler.finished:
+            gathered = _gather(sampler, blocks, ranks)
+            ranks.on_root(lambda gathered=gathered: stores[0].append(gathered))  # type: ignore[misc]
+            blocks, last = [], time.monotonic()
+
+
+def _gather(sampler: Sampler, blocks: list[Block], ranks: Serial) -> Commit | None:
+    """Rows, patterns and state of all ranks, brought to rank 0; None elsewhere."""
+    tables = sampler.tables
+    rows = [len(block.sweep) for block in blocks]
+    X = ranks.gather(np.concatenate([block.X for block in blocks]).swapaxes(0, 1))
+    state = ranks.gather(
+        np.stack([np.repeat(column, rows) for column in np.transpose([b.state for b in blocks])])
+    )
+    patterns = ranks.gather_lists([pattern for block in blocks for pattern in block.patterns])
+    scores = ranks.gather(sampler.replicas.scores())
+    words = ranks.gather(sampler.replicas.stream_words())
+    phase = ranks.gather(sampler.phase)
+    switched = ranks.gather(sampler.switched)
+    counts = ranks.sum(np.stack([tables.attempted, tables.accepted]))
+    drift = ranks.max(tables.drift)
+    if X is None:
+        return None
+    assert state is not None
+    assert scores is not None
+    assert words is not None
+    assert phase is not None
+    assert switched is not None
+    return Commit(
+        sweep=np.concatenate([block.sweep for block in blocks]),
+        state=state.T,
+        X=X.swapaxes(0, 1),
+        patterns=sorted(patterns, key=lambda p: (p.found_at, p.replica, p.sweep, p.reason)),
+        checkpoint=Checkpoint(
+            stage=sampler.stage,
+            done=sampler.done,
+            sweep=sampler.sweep,
+            tables=Tables(tables.step, counts[0], counts[1], drift),
+            phase=phase,
+            switched=switched,
+            scores=scores,
+            words=words,
+        ),
+    )

@@ -1,0 +1,113 @@
+"""Reading a run file back: one frozen record of everything that analysis needs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from mcattn import schema
+from mcattn.action import SUMS
+from mcattn.errors import RunFileError
+from mcattn.model import CopyModel
+
+
+@dataclass(frozen=True)
+class Run:
+    """The content of a run file, finished or not. Axes: t time, r replica, k state, p pattern.
+
+    `states` and `patterns` hold one array for each name of schema.STATES and schema.PATTERNS.
+    """
+
+    path: Path
+    model: CopyModel
+    protocol: str
+    seed: int
+    job: str
+    switch: tuple[float, float] | None
+    planned_sweeps: int
+    complete: bool
+    versions: dict[str, str]
+    sweep: np.ndarray  # (t,)
+    state: np.ndarray  # (t, r)
+    X: np.ndarray  # (t, r, 5)
+    states: dict[str, np.ndarray]  # each (k,)
+    patterns: dict[str, np.ndarray]  # each (p, ...)
+
+    @property
+    def replicas(self) -> int:
+        return self.state.shape[1]
+
+
+def open_run(path: str | Path) -> Run:
+    """Read a run file; unfinished and running ones give the rows committed so far.
+
+    Raises
+    ------
+    RunFileError : no such file, not HDF5, not a run, or a format this version cannot read.
+    """
+    path = Path(path)
+    with open_hdf5(path) as f:
+        check_format(f, path)
+        return _read(f, path)
+
+
+def open_hdf5(path: Path) -> h5py.File:
+    """The file open for reading, without locks, or a RunFileError that says what is there."""
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise RunFileError(f"{path} {what}; expected a run file")
+    try:
+        return h5py.File(path, "r", locking=False)
+    except OSError as err:
+        if "locking flag" in str(err):  # open elsewhere in this process, with locks
+            return h5py.File(path, "r")
+        raise RunFileError(f"{path} is not a readable HDF5 file: {err}") from None
+
+
+def check_format(f: h5py.File, path: Path) -> None:
+    """Refuse files that are not runs, or runs of another format version."""
+    if f.attrs.get("format") != schema.FORMAT:
+        held = ", ".join(f) or "nothing"
+        raise RunFileError(f"{path} is HDF5 but not an mcattn run (it holds: {held})")
+    version = int(f.attrs["format_version"])
+    if version != schema.FORMAT_VERSION:
+        raise RunFileError(
+            f"{path} has run-file format {version}; this version of mcattn reads "
+            f"format {schema.FORMAT_VERSION}"
+        )
+
+
+def _read(f: h5py.File, path: Path) -> Run:
+    missing = [field.path for field in schema.TABLE if field.path not in f]
+    if missing:
+        raise RunFileError(f"{path} is damaged: it lacks {', '.join(missing)}")
+    switch = f.attrs["switch"]
+    return Run(
+        path=path,
+        model=model_from_json(f.attrs["model"]),
+        protocol=str(f.attrs["protocol"]),
+        seed=int(f.attrs["seed"]),
+        job=str(f.attrs["job"]),
+        switch=(float(switch[0]), float(switch[1])) if np.all(np.isfinite(switch)) else None,
+        planned_sweeps=int(f.attrs["planned_sweeps"]),
+        complete=bool(f.attrs["complete"]),
+        versions=json.loads(f.attrs["versions"]),
+        sweep=f["samples/sweep"][:],
+        state=f["samples/state"][:],
+        X=np.stack([f[f"samples/{name}"][:] for name in SUMS], axis=-1),
+        states={field.name: f[field.path][:] for field in schema.STATES},
+        patterns={field.name: f[field.path][:] for field in schema.PATTERNS},
+    )
+
+
+def model_from_json(text: str) -> CopyModel:
+    """The CopyModel written in a run file's `model` attribute."""
+    fields: dict[str, Any] = json.loads(text)
+    if fields.get("tokens") is not None:
+        fields["tokens"] = tuple(fields["tokens"])
+    return CopyModel(**fields)

@@ -1,0 +1,76 @@
+"""The layout of a run file: every dataset's name, axes, type and meaning, in one table.
+
+docs/file-format.md explains the same table; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FORMAT = "mcattn run"
+FORMAT_VERSION = 1
+
+TIME, REPLICA, STATE, PATTERN = "time", "replica", "state", "pattern"
+
+
+@dataclass(frozen=True)
+class Field:
+    """One dataset: its group and name, the names of its axes, its dtype and its meaning."""
+
+    group: str
+    name: str
+    axes: tuple[str, ...]
+    dtype: str
+    meaning: str
+
+    @property
+    def path(self) -> str:
+        return f"{self.group}/{self.name}"
+
+
+SAMPLES = (
+    Field("samples", "sweep", (TIME,), "i8", "sweeps done by every replica when the row was taken"),
+    Field("samples", "m", (TIME, REPLICA), "f8", "copy overlap"),
+    Field("samples", "q", (TIME, REPLICA), "f8", "inverse participation"),
+    Field("samples", "tau", (TIME, REPLICA), "f8", "mean row sum (1 for softmax)"),
+    Field("samples", "r", (TIME, REPLICA), "f8", "mean squared row sum (1 for softmax)"),
+    Field("samples", "s2", (TIME, REPLICA), "f8", "sum of the squared scores"),
+    Field("samples", "state", (TIME, REPLICA), "i4", "row of /states in which the replica was"),
+)
+STATES = (
+    Field("states", "P", (STATE,), "f8", "number of training sequences"),
+    Field("states", "chi", (STATE,), "f8", "inverse temperature"),
+    Field("states", "bias_center", (STATE,), "f8", "centre c of the bias strength (m - c)^2 / 2"),
+    Field("states", "bias_strength", (STATE,), "f8", "strength of that bias; 0 means none"),
+    Field("states", "branch", (STATE,), "i4", "+1 on the way up, -1 on the way down, 0 neither"),
+    Field("states", "loop", (STATE,), "i4", "which loop of the path, one for each rate; 0 first"),
+    Field("states", "thermalize", (STATE,), "i8", "sweeps in the state before the first row"),
+    Field("states", "sweeps", (STATE,), "i8", "sweeps in the state while rows are taken"),
+    Field("states", "step", (STATE,), "f8", "half-width of the proposal, tuned, then frozen"),
+    Field("states", "attempted", (STATE,), "i8", "updates proposed while rows were taken"),
+    Field("states", "accepted", (STATE,), "i8", "updates accepted while rows were taken"),
+    Field("states", "drift", (STATE,), "f8", "largest relative error of a cache before a refresh"),
+)
+PATTERNS = (
+    Field("patterns", "scores", (PATTERN, "a", "b"), "f8", "scores S of one replica"),
+    Field("patterns", "sweep", (PATTERN,), "i8", "sweeps done when the pattern was stored"),
+    Field("patterns", "replica", (PATTERN,), "i4", "replica it belongs to"),
+    Field("patterns", "state", (PATTERN,), "i4", "row of /states in which the replica was"),
+    Field("patterns", "reason", (PATTERN,), "i4", "0 chosen point, 1 before, 2 after a switch"),
+)
+TABLE = SAMPLES + STATES + PATTERNS
+
+REASON_CHOSEN, REASON_BEFORE, REASON_AFTER = 0, 1, 2
+
+ATTRIBUTES = {
+    "format": "always 'mcattn run'",
+    "format_version": "version of this layout",
+    "job": "the job file as TOML text, with command-line settings merged in",
+    "model": "the CopyModel as JSON",
+    "protocol": "kind of the protocol: hysteresis or fixed",
+    "seed": "seed of every random stream of the run",
+    "switch": "(low, high): a replica turns to copy above high in m, back to uniform below low",
+    "planned_sweeps": "sweeps of every replica in the whole job",
+    "complete": "whether all planned sweeps are in the file",
+    "versions": "versions of mcattn and the libraries that made the numbers, as JSON",
+}

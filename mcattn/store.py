@@ -1,0 +1,218 @@
+"""The files of a run: immutable parts, one for each commit, behind one file name.
+
+RUN.h5 is what users open. While a run goes on, it is a small master whose datasets are views
+of the parts in RUN.h5.parts/; at the end it becomes one plain file and the parts go. A part
+holds the rows since the last commit together with everything that continuing needs, so data
+and checkpoint cannot disagree. Every file is written under a temporary name, flushed to disk
+and renamed: no file that can be seen is ever changed, and no reader needs a lock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+import h5py
+
+from mcattn import layout
+from mcattn.errors import RunFileError
+from mcattn.layout import Commit, Header, Part
+from mcattn.runfile import check_format, open_hdf5
+from mcattn.sampler import Checkpoint
+
+_FAN = 16  # parts of one level that are merged into one
+
+
+class Store:
+    """The files of one run, held by one process.
+
+    Raises
+    ------
+    RunFileError : another process holds the run, the folder cannot be written, or a part of the
+        run is missing.
+    """
+
+    def __init__(self, path: Path, header: Header) -> None:
+        self._path, self._header = path, header
+        self._folder = parts_folder(path)
+        self._parts: list[Part] = []
+        with _explained(path):
+            self._folder.mkdir(exist_ok=True)
+            self._lock = _lock(self._folder / "lock", path)
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def latest(self) -> Checkpoint | None:
+        """The newest checkpoint, or None if nothing was committed yet."""
+        return layout.read_checkpoint(self._parts[-1].path) if self._parts else None
+
+    def append(self, commit: Commit) -> None:
+        """Add a part; once this returns, a crash can no longer lose these rows."""
+        part = self._part(
+            first=self._parts[-1].last if self._parts else 0,
+            last=commit.checkpoint.sweep,
+            rows=len(commit.sweep),
+            patterns=len(commit.patterns),
+            level=0,
+        )
+        with _explained(self._path):
+            _replace(part.path, lambda f: layout.write_part(f, self._header, commit))
+            self._parts.append(part)
+            merged = self._merge()
+            self._write_master()
+            for old in merged:
+                old.path.unlink()
+
+    def finish(self) -> None:
+        """Replace master and parts by one plain file."""
+        with _explained(self._path):
+            with open_hdf5(self._path) as master:
+                _replace(self._path, lambda f: layout.copy_master(master, f, self._header))
+            self.close()
+            remove_leftovers(self._path)
+
+    def close(self) -> None:
+        """Let go of the run; it can be resumed."""
+        self._lock.close()
+
+    def _open(self) -> None:
+        """Clear away what a crash may have left, and bring the master up to date."""
+        with _explained(self._path):
+            temporary = _temporary(self._path)
+            for leftover in [*self._folder.glob("*.tmp"), *temporary.parent.glob(temporary.name)]:
+                leftover.unlink()
+            self._parts, merged = _cover(self._folder)
+            self._write_master()
+            for path in merged:
+                path.unlink()
+
+    def _part(self, first: int, last: int, rows: int, patterns: int, level: int) -> Part:
+        path = self._folder / f"{first:015d}-{last:015d}.h5"
+        return Part(path, first, last, rows, patterns, level)
+
+    def _merge(self) -> list[Part]:
+        """Merge the last _FAN parts of one level into one of the next, as long as there are any.
+
+        So a run of n commits keeps O(log n) parts and writes each row O(log n) times.
+        Returns the parts that are no longer needed once the master has been written.
+        """
+        replaced: list[Part] = []
+        while len(self._parts) >= _FAN and len({p.level for p in self._parts[-_FAN:]}) == 1:
+            old = self._parts[-_FAN:]
+            merged = self._part(
+                first=old[0].first,
+                last=old[-1].last,
+                rows=sum(part.rows for part in old),
+                patterns=sum(part.patterns for part in old),
+                level=old[0].level + 1,
+            )
+
+            def fill(f: h5py.File, old: list[Part] = old, merged: Part = merged) -> None:
+                layout.join_parts(f, old, merged)
+
+            _replace(merged.path, fill)
+            self._parts[-_FAN:] = [merged]
+            replaced += old
+        return replaced
+
+    def _write_master(self) -> None:
+        _replace(self._path, lambda f: layout.write_master(f, self._header, self._parts))
+
+
+def parts_folder(path: Path) -> Path:
+    """Where the parts of an unfinished run lie."""
+    return path.with_name(path.name + ".parts")
+
+
+def has_parts(path: Path) -> bool:
+    """Whether parts of an unfinished run lie beside `path`."""
+    return any(parts_folder(path).glob("*.h5"))
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove the parts that a crash right after the end of the run left behind."""
+    shutil.rmtree(parts_folder(path), ignore_errors=True)
+
+
+def attributes_of(path: Path) -> dict[str, Any]:
+    """The attributes of a run file, after checking that it is one."""
+    with open_hdf5(path) as f:
+        check_format(f, path)
+        return dict(f.attrs)
+
+
+def _cover(folder: Path) -> tuple[list[Part], list[Path]]:
+    """The parts that make up the run, in order, and those that lie merged within others."""
+    parts: list[Part] = []
+    merged: list[Path] = []
+    end = 0
+    for first, last, path in sorted(_ranges(folder), key=lambda item: (item[0], -item[1])):
+        if last <= end:
+            merged.append(path)
+            continue
+        if first != end:
+            raise RunFileError(
+                f"{folder} lacks the part from sweep {end} to {first}: "
+                "files were removed from it, so the run cannot go on"
+            )
+        parts.append(layout.read_part(path, first, last))
+        end = last
+    return parts, merged
+
+
+def _ranges(folder: Path) -> list[tuple[int, int, Path]]:
+    """First and last sweep of every part, from its name."""
+    names = [(path.stem.split("-"), path) for path in folder.glob("*.h5")]
+    return [(int(first), int(last), path) for (first, last), path in names]
+
+
+def _lock(path: Path, run: Path) -> TextIO:
+    """An open file that no other process can lock while this one lives."""
+    file = path.open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise RunFileError(f"{run} is being written by another process; wait or stop it") from None
+    return file
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn what the file system says into one sentence."""
+    try:
+        yield
+    except OSError as err:
+        reason = err.strerror or str(err)
+        raise RunFileError(f"cannot write {path}: {reason}") from err
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(path.name + ".tmp")
+
+
+def _replace(path: Path, fill: Callable[[h5py.File], None]) -> None:
+    """Write a whole file so that `path` is the old one or the new one, never in between."""
+    temporary = _temporary(path)
+    try:
+        with h5py.File(temporary, "w", locking=False) as f:
+            fill(f)
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
