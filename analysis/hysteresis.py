@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.integrate import trapezoid
 
-from mcattn import phases
+from mcattn import phases, theory
 from mcattn.analysis import fixed, series
 from mcattn.analysis.loop import DOWN, NAMES, UP, BranchPoint, HysteresisResult, Loop, Switching
 from mcattn.analysis.series import NAN, Estimate
@@ -45,16 +45,18 @@ def analyze(run: Run) -> HysteresisResult:
     X = fixed.sign_fixed(run.X, run.model)
     loop_of_row = run.states["loop"][run.state[:, 0]]
     loops = tuple(_loop(run, X, loop_of_row, int(i)) for i in np.unique(loop_of_row))
-    chi = np.unique(run.states["chi"])
+    chis = np.unique(run.states["chi"])
+    chi = float(chis[0]) if chis.size == 1 else NAN
     return HysteresisResult(
         model=run.model,
-        chi=float(chi[0]) if chi.size == 1 else NAN,
+        chi=chi,
         seed=run.seed,
         replicas=run.replicas,
         complete=run.complete,
         switch=run.switch,
         versions=run.versions,
         loops=loops,
+        theory=theory.report(run.model, chi) if chis.size == 1 else {},
         warnings=tuple(fixed.general_warnings(run) + _warnings(loops)),
     )
 

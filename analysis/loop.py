@@ -90,7 +90,10 @@ class Loop:
 
 @dataclass(frozen=True)
 class HysteresisResult:
-    """All loops of a run, in the order in which they were done; axes as in the module."""
+    """All loops of a run, in the order in which they were done.
+
+    theory : `mcattn.theory.report` at the run's chi, for comparison; empty if chi changes.
+    """
 
     model: CopyModel
     chi: float
@@ -100,6 +103,7 @@ class HysteresisResult:
     switch: tuple[float, float] | None
     versions: dict[str, str]
     loops: tuple[Loop, ...]
+    theory: dict[str, float | None]
     warnings: tuple[str, ...]
 
     @property

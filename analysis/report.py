@@ -77,6 +77,8 @@ def print_tables(result: Result, console: Console | None = None) -> None:
         console.print(title, style="bold", markup=False)
         console.print(table)
         console.print()
+        if isinstance(result, HysteresisResult) and table is tables[0][1] and result.theory:
+            console.print(_theory(result) + "\n", markup=False)
     console.print(
         "copy: share of rows in the copy phase; acc.: share of updates accepted; "
         "tau: autocorrelation time of m in rows."
@@ -137,6 +139,15 @@ def _loops(result: HysteresisResult) -> tuple[str, Table]:
         cells = cells if result.switch else []
         table.add_row(str(loop.sweeps_per_point), *cells, _estimate(loop.area))
     return title, table
+
+
+def _theory(result: HysteresisResult) -> str:
+    """Where the landscape has its transition, in one line."""
+    names = {"P_lo": "P_lo", "P_star": "P*", "P_hi": "P_hi", "P_c": "P_c"}
+    known = [f"{names[k]} = {v:.5g}" for k, v in result.theory.items() if k in names and v]
+    if not known:
+        return "Landscape: a single minimum at every P, so no transition."
+    return f"Landscape at this chi, without score fluctuations: {', '.join(known)}."
 
 
 def _switch(switching: Switching) -> str:

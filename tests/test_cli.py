@@ -1,0 +1,146 @@
+"""The command line as users call it: outputs, files, exit codes, signals."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+import tiny
+
+REFERENCE = {  # theory.md, standard case
+    float("inf"): (279.67, 306.716, 414.76, 0.0722, 0.6296, 2.061),
+    10.0: (294.53, 320.513, 420.84, 0.0733, 0.6164, 1.895),
+}
+KEYS = ("P_lo", "P_star", "P_hi", "m_minus", "m_plus", "barrier")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cli")
+    job = tiny.write_job(folder / "tiny.toml")
+    done = tiny.command("run", job, "-o", "run.h5", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder / "run.h5"
+
+
+@pytest.mark.parametrize("chi", REFERENCE)
+def test_theory_prints_the_reference_values(chi):
+    words = "theory --L 16 --V 16 --kappa 1 --g-s 3 --g-w 0.03 --json".split()
+    extra = [] if chi == float("inf") else ["--chi", str(chi)]
+    values = json.loads(tiny.command(*words, *extra).stdout)
+    for key, expected in zip(KEYS, REFERENCE[chi], strict=True):
+        digits = len(str(expected).split(".")[1])
+        assert values[key] == pytest.approx(expected, abs=0.51 * 10**-digits)
+    assert values["P_c"] is None
+
+
+def test_theory_of_linear_attention():
+    words = "theory --attention linear --L 32 --V 4 --kappa 1 --g-s 1 --g-w 0.1".split()
+    values = json.loads(tiny.command(*words, "--json").stdout)
+    assert values["P_c"] == pytest.approx(12.6288, abs=6e-5)
+    assert values["P_star"] is None
+    text = tiny.command(*words).stdout
+    assert "P_c" in text
+    assert "P_star" not in text
+
+
+def test_theory_without_a_transition_says_so():
+    done = tiny.command("theory", "--L", "6", "--chi", "3")
+    assert "One minimum at every P: no transition." in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--L", "1"], "L is 1; it must be at least 2"),
+        (["--g-s", "-3"], "g_s is -3.0; it must be finite and > 0"),
+        (["--chi", "0"], "chi is 0.0; it must be > 0, or inf"),
+    ],
+)
+def test_theory_refuses_in_a_sentence(words, sentence):
+    done = tiny.command("theory", *words)
+    assert done.returncode == 2
+    assert done.stderr.strip() == f"mcattn: error: {sentence}"
+
+
+def test_analyze_and_plot(finished):
+    values = json.loads(tiny.command("analyze", finished, "--json").stdout)
+    assert {"P_up", "P_down", "area", "branches", "theory"} <= values.keys()
+    for key in ("P_up", "P_down", "area"):
+        assert {"value", "error"} <= values[key].keys()
+    text = tiny.command("analyze", finished).stdout
+    assert "Hysteresis of softmax attention" in text
+    assert "P_lo =" in text
+    before = finished.read_bytes()
+    hidden = {"DISPLAY": ":99", "MPLBACKEND": ""}
+    done = tiny.command("plot", finished, "-o", finished.with_name("f.pdf"), environment=hidden)
+    assert done.returncode == 0, done.stderr
+    assert finished.with_name("f.pdf").read_bytes().startswith(b"%PDF")
+    assert finished.read_bytes() == before
+
+
+def test_the_default_names_follow_the_job_and_the_run(tmp_path):
+    tiny.write_job(tmp_path / "mine.toml", sweeps=5, thermalize=0, every=5)
+    assert tiny.command("run", "mine.toml", cwd=tmp_path).returncode == 0
+    assert tiny.command("plot", "mine.h5", cwd=tmp_path).stdout.strip() == "mine.png"
+    assert {p.name for p in tmp_path.iterdir()} == {"mine.toml", "mine.h5", "mine.png"}
+
+
+def test_running_a_finished_job_again_does_nothing(finished):
+    before = finished.stat().st_mtime_ns
+    job = finished.with_name("tiny.toml")
+    done = tiny.command("run", job, "-o", finished)
+    assert done.returncode == 0
+    assert finished.stat().st_mtime_ns == before
+    done = tiny.command("run", job, "-o", finished, "--set", "run.seed=8")
+    assert done.returncode == 2
+    assert "holds another job; choose another output or remove it" in done.stderr
+
+
+def test_settings_can_be_overridden(tmp_path):
+    job = tiny.write_job(tmp_path / "job.toml", sweeps=5, thermalize=0)
+    done = tiny.command("run", job, "-o", "x.h5", "--set", "model.L=5", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(tiny.content(tmp_path / "x.h5")["@model"])["L"] == 5
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["run", "none.toml"], "cannot read job file none.toml: No such file or directory"),
+        (["run", "job.toml", "--set", "model.Q=1"], "unknown key model.Q; known: L, V"),
+        (["resume", "none.h5"], "none.h5 does not exist; expected a run file"),
+        (["analyze", "none.h5"], "none.h5 does not exist; expected a run file"),
+        (["plot", "job.toml"], "job.toml is not a readable HDF5 file"),
+    ],
+)
+def test_wrong_input_is_one_sentence(tmp_path, words, sentence):
+    tiny.write_job(tmp_path / "job.toml")
+    done = tiny.command(*words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["job.toml"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_a_signal_stops_the_run_which_can_be_resumed(tmp_path, number):
+    job = tiny.write_job(tmp_path / "job.toml", sweeps=[20_000, 10])
+    words = [str(tiny.MPIEXEC), "-n", "2", str(tiny.BIN / "mcattn"), "run", str(job), "-o", "r.h5"]
+    child = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "r.h5").exists():
+        time.sleep(0.05)
+    time.sleep(0.5)
+    os.kill(child.pid, number)
+    said = child.communicate(timeout=60)[1]
+    assert child.returncode == 75, said
+    assert "go on with: mcattn resume r.h5" in said
+
+
+def test_versions_and_help():
+    out = tiny.command("--version").stdout
+    assert all(name in out for name in ("mcattn 0.", "numba", "h5py", "mpi4py"))
+    out = tiny.command("run", "--help").stdout
+    assert "Exit codes" in out
