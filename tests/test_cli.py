@@ -27,7 +27,20 @@ def finished(tmp_path_factory):
 
 @pytest.mark.parametrize("chi", REFERENCE)
 def test_theory_prints_the_reference_values(chi):
-    words = "theory --L 16 --V 16 --kappa 1 --g-s 3 --g-w 0.03 --json".split()
+    words = [
+        "theory",
+        "--L",
+        "16",
+        "--V",
+        "16",
+        "--kappa",
+        "1",
+        "--g-s",
+        "3",
+        "--g-w",
+        "0.03",
+        "--json",
+    ]
     extra = [] if chi == float("inf") else ["--chi", str(chi)]
     values = json.loads(tiny.command(*words, *extra).stdout)
     for key, expected in zip(KEYS, REFERENCE[chi], strict=True):
@@ -37,7 +50,21 @@ def test_theory_prints_the_reference_values(chi):
 
 
 def test_theory_of_linear_attention():
-    words = "theory --attention linear --L 32 --V 4 --kappa 1 --g-s 1 --g-w 0.1".split()
+    words = [
+        "theory",
+        "--attention",
+        "linear",
+        "--L",
+        "32",
+        "--V",
+        "4",
+        "--kappa",
+        "1",
+        "--g-s",
+        "1",
+        "--g-w",
+        "0.1",
+    ]
     values = json.loads(tiny.command(*words, "--json").stdout)
     assert values["P_c"] == pytest.approx(12.6288, abs=6e-5)
     assert values["P_star"] is None
