@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def _fail(err: McattnError) -> None:
-    print(f"mcattn: error: {err}", file=sys.stderr, flush=True)
+    _say(f"error: {err}")
     sys.exit(EXIT_WRONG_INPUT)
 
 
@@ -211,8 +211,13 @@ def _watch(ranks: Serial, path: Path) -> Any:
     from mcattn import interrupts, progress
     from mcattn.run import Watch
 
-    show = progress.reporter(str(path)) if ranks.rank == 0 else (lambda done, planned: None)
-    return Watch(stop=interrupts.requested, progress=show)
+    if ranks.rank:
+        return Watch(stop=interrupts.requested)
+    return Watch(interrupts.requested, progress.reporter(str(path)), _say)
+
+
+def _say(text: str) -> None:
+    print(f"mcattn: {text}", file=sys.stderr, flush=True)
 
 
 def _under_mpi(work: Any, path: Path) -> None:
@@ -226,7 +231,7 @@ def _under_mpi(work: Any, path: Path) -> None:
             _fail(err)
         sys.exit(EXIT_WRONG_INPUT)
     if ranks.rank == 0:
-        print(f"mcattn: {note}", file=sys.stderr)
+        _say(note)
     try:
         outcome = work(ranks)
     except SamplingError as err:
@@ -238,10 +243,10 @@ def _under_mpi(work: Any, path: Path) -> None:
     except Exception as err:
         rank_room.abort_on_error(ranks, err)
     if ranks.rank == 0:
-        print(f"mcattn: {path}: {outcome.sweep} of {outcome.planned} sweeps", file=sys.stderr)
+        _say(f"{path}: {outcome.sweep} of {outcome.planned} sweeps")
     if not outcome.complete:
         if ranks.rank == 0:
-            print(f"mcattn: stopped; go on with: mcattn resume {path}", file=sys.stderr)
+            _say(f"stopped; go on with: mcattn resume {path}")
         sys.exit(EXIT_STOPPED)
 
 

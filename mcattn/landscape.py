@@ -55,36 +55,28 @@ def softmax_slopes(gap: ArrayLike, L: int) -> np.ndarray:
 
 def force(gap: ArrayLike, model: CopyModel, P: ArrayLike, chi: float) -> np.ndarray:
     """Derivative of F/(chi L) with respect to the gap, shape of gap and P broadcast."""
-    X, dX, share = _rescaled(model, gap)
+    X, dX = _rescaled(model, gap)
     L = float(model.L)
     slope = action.per_chi_gradient(X, model, np.asarray(P, dtype=float) / L, chi * L)
-    return share * (slope * dX).sum(axis=-1)
+    return (slope * dX).sum(axis=-1)
 
 
 def height(gap: ArrayLike, model: CopyModel, P: ArrayLike, chi: float) -> np.ndarray:
     """F/(chi L) up to a constant at each P, shape of gap and P broadcast."""
-    X, _, share = _rescaled(model, gap)
+    X, _ = _rescaled(model, gap)
     L = float(model.L)
-    return share * action.per_chi(X, model, np.asarray(P, dtype=float) / L, chi * L)
+    return action.per_chi(X, model, np.asarray(P, dtype=float) / L, chi * L)
 
 
-def _rescaled(model: CopyModel, gap: ArrayLike) -> tuple[np.ndarray, np.ndarray, float]:
-    """Sums and their slopes, both (..., 5), and a factor, for numbers of order 1 at any L.
+def _rescaled(model: CopyModel, gap: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Sums and their slopes, both (..., 5), for numbers of order 1 at any L.
 
     The action is the same, up to a factor L, for (sqrt(L) m, L q, sqrt(L) tau, L r, |S|^2/L)
-    at P/L and chi L. For uniform tokens it is a term of (m, q) plus 1/(V - 1) of the same term
-    of (tau, r). As tau = r = 1 the second is a constant, but a large one in which the digits
-    of the first would drown: (tau, r) is set to (m, q) and the factor (V - 1)/V mends that.
+    at P/L and chi L.
     """
-    X, dX = softmax_sums(gap, model.L), softmax_slopes(gap, model.L)
     L = float(model.L)
-    scale, share = np.array([math.sqrt(L), L, math.sqrt(L), L, 1 / L]), 1.0
-    if model.tokens is None:
-        share = 1 - 1 / model.V
-        scale[4] /= share
-        for x in (X, dX):
-            x[..., 2:4] = x[..., 0:2]
-    return X * scale, dX * scale, share
+    scale = np.array([math.sqrt(L), L, math.sqrt(L), L, 1 / L])
+    return softmax_sums(gap, model.L) * scale, softmax_slopes(gap, model.L) * scale
 
 
 def equation_of_state(model: CopyModel, chi: float, gaps: ArrayLike) -> np.ndarray:

@@ -29,7 +29,7 @@ from mcattn.store import (
     remove_leftovers,
 )
 
-_BUFFER_BYTES = 256e6
+_BUFFER_BYTES = 256e6  # rows that wait on all ranks together; rank 0 has to hold them
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,12 @@ class Watch:
 
     stop : whether this process was told to stop; checked after every block.
     progress : told the sweeps done and planned, on rank 0.
+    say : told one sentence about the run before it begins, on rank 0.
     """
 
     stop: Callable[[], bool] = lambda: False
     progress: Callable[[int, int], None] = lambda done, planned: None
+    say: Callable[[str], None] = lambda text: None
 
 
 def start(job: Job, text: str, path: Path, ranks: Serial, watch: Watch) -> Outcome:
@@ -140,6 +142,18 @@ def _switch_thresholds(job: Job, plan: Plan) -> tuple[float, float] | None:
     return boundary.m_minus + jump / 4, boundary.m_plus - jump / 4
 
 
+def _summary(job: Job, plan: Plan) -> str:
+    """What the run will do and keep, in one line."""
+    rows = sum(stage.rows for stage in plan.stages)
+    patterns = sum(stage.keep_patterns for stage in plan.stages)
+    megabytes = rows * plan.replicas * 44 / 1e6
+    return (
+        f"{plan.kind}, {plan.replicas} replicas, {len(plan.states)} states, "
+        f"{plan.total_sweeps} sweeps each; keeps {rows} rows (up to {megabytes:.0f} MB) and "
+        f"{patterns} chosen patterns, commits every {job.run.commit_seconds:g} s"
+    )
+
+
 def _header(job: Job, text: str, plan: Plan, switch: tuple[float, float] | None) -> Header:
     attributes = {
         "format": schema.FORMAT,
@@ -167,6 +181,8 @@ def _carry_out(job: Job, text: str, path: Path, ranks: Serial, watch: Watch) -> 
 
     ranks.on_root(lambda: compile_kernels(job.model))  # the other ranks find them compiled
     checkpoint = ranks.on_root(open_store)
+    if ranks.rank == 0:
+        watch.say(_summary(job, plan))
     sampler = Sampler(plan, job.model, job.run.seed, ranks, first, count, switch)
     if checkpoint is not None:
         sampler.restore(checkpoint)
@@ -191,7 +207,7 @@ def _loop(
         blocks.append(sampler.advance())
         size = sum(block.X.nbytes for block in blocks)
         due = ranks.rank == 0 and time.monotonic() - last > commit_seconds
-        wishes = np.array([watch.stop(), due or size > _BUFFER_BYTES], dtype=float)
+        wishes = np.array([watch.stop(), due or size > _BUFFER_BYTES / ranks.size], dtype=float)
         stop, commit = ranks.max(wishes)
         stopped = bool(stop)
         if ranks.rank == 0:

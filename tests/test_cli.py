@@ -13,6 +13,8 @@ REFERENCE = {  # theory.md, standard case
     float("inf"): (279.67, 306.716, 414.76, 0.0722, 0.6296, 2.061),
     10.0: (294.53, 320.513, 420.84, 0.0733, 0.6164, 1.895),
 }
+STANDARD = ("--L=16", "--V=16", "--kappa=1", "--g-s=3", "--g-w=0.03")
+LINEAR = ("--attention=linear", "--L=32", "--V=4", "--kappa=1", "--g-s=1", "--g-w=0.1")
 KEYS = ("P_lo", "P_star", "P_hi", "m_minus", "m_plus", "barrier")
 
 
