@@ -34,7 +34,13 @@ COLORS, MARKERS = (BLUE, VERMILION, GREEN, PURPLE, BLACK), "osD^v"
 BRANCH_COLOR = {UP: VERMILION, DOWN: BLUE, 0: BLACK}
 QUANTITY_COLOR = {"alpha": GREEN, "beta": PURPLE}
 MARKER = {UP: "^", DOWN: "v", 0: "s"}
-DIRECTION = {UP: "$P$ rising", DOWN: "$P$ falling", 0: "$P$ as listed"}
+DIRECTION = {UP: "rising", DOWN: "falling", 0: "as listed"}
+SYMBOL = {"P": "$P$", "chi": r"$\chi$"}
+AXIS = {
+    "P": "training sequences $P$",
+    "chi": r"inverse temperature $\chi$",
+    "bias_center": "centre of the bias in $m$",
+}
 DASHES: dict[str, Any] = {"stable": "-", "unstable": (0, (3, 1.6)), "exact": (0, (6, 1.2, 1, 1.2))}
 LINE = 0.9  # width in points
 NOTE: dict[str, Any] = {"fontsize": 6, "ha": "center", "va": "center", "backgroundcolor": "white"}
@@ -50,6 +56,7 @@ class _Group:
     color: str
     strength: float  # 1 is the full colour, less is paler
     filled: bool
+    line: float = 0.0  # width of the line that joins the points
 
 
 def hysteresis_figure(result: HysteresisResult, theory: Theory = NOTHING) -> Figure:
@@ -62,7 +69,12 @@ def hysteresis_figure(result: HysteresisResult, theory: Theory = NOTHING) -> Fig
     # Slower last, to lie on top. Colour tells branches apart, or else alpha from beta.
     groups = [
         _Group(
-            loop.branch(b), MARKER[b], BRANCH_COLOR[b] if softmax else BLACK, strength, b != DOWN
+            loop.branch(b),
+            MARKER[b],
+            BRANCH_COLOR[b] if softmax else BLACK,
+            strength,
+            b != DOWN,
+            0.5 if result.switch else 0.0,
         )
         for loop, strength in reversed(strengths)
         for b in (UP, DOWN, 0)
@@ -71,7 +83,7 @@ def hysteresis_figure(result: HysteresisResult, theory: Theory = NOTHING) -> Fig
     strip = result if result.switch else None
     shown = {group.marker: group for group in groups}
     legend: list[tuple[Any, str]] = [
-        (_handle(shown[MARKER[b]], strip is not None), DIRECTION[b])
+        (_handle(shown[MARKER[b]]), f"{SYMBOL[result.control]} {DIRECTION[b]}")
         for b in (UP, DOWN, 0)
         if MARKER[b] in shown
     ]
@@ -97,7 +109,7 @@ def fixed_figure(result: FixedResult, theory: Theory = NOTHING) -> Figure:
         for i, chi in enumerate(chis)
     ]
     labels = [rf"$\chi$ = {chi:g}" for chi in chis]
-    legend = [(_handle(group, False), label) for group, label in zip(groups, labels, strict=True)]
+    legend = [(_handle(group), label) for group, label in zip(groups, labels, strict=True)]
     return _figure(result, groups, theory, legend, None)
 
 
@@ -171,10 +183,10 @@ def _figure(
         axes = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
         main, bottom = axes[-2:]
         for name in names:
-            _quantity(main, groups, theory, name, joined=strip is not None)
-        _quantity(bottom, groups, theory, "loss", joined=strip is not None)
+            _quantity(main, result.control, groups, theory, name)
+        _quantity(bottom, result.control, groups, theory, "loss")
         main.set_ylabel("copy overlap $m$" if len(names) == 1 else r"$\alpha$, $\beta$")
-        bottom.set(ylabel="test loss", xlabel="training sequences $P$")
+        bottom.set(ylabel="test loss", xlabel=AXIS[result.control])
         for panel in (main, bottom) if len(names) == 1 else ():
             panel.set_ylim(0, 1.08 * panel.dataLim.y1)
         if strip:
@@ -192,16 +204,16 @@ def _figure(
     return figure
 
 
-def _quantity(axes: Axes, groups: list[_Group], theory: Theory, name: str, *, joined: bool) -> None:
+def _quantity(axes: Axes, control: str, groups: list[_Group], theory: Theory, name: str) -> None:
     """Points with error bars, and the theory lines over them."""
     for group in groups:
         color = _pale(QUANTITY_COLOR.get(name, group.color), group.strength)
         axes.errorbar(
-            [point.P for point in group.points],
+            [getattr(point, control) for point in group.points],
             [getattr(point, name).value for point in group.points],
             [np.nan_to_num(getattr(point, name).error) for point in group.points],
             color=color,
-            lw=0.5 if joined else 0,
+            lw=group.line,
             elinewidth=0.6,
             **_marker(group, color),
         )
@@ -211,19 +223,19 @@ def _quantity(axes: Axes, groups: list[_Group], theory: Theory, name: str, *, jo
 
 
 def _switches(axes: Axes, result: HysteresisResult) -> None:
-    """How many replicas switch at each P, and above them the mean of the slowest rate."""
+    """How many replicas switch at each point, and above them the mean of the slowest rate."""
     tallest = 1
     for loop, strength in reversed(_strengths(result)):
         for switching in (loop.P_up, loop.P_down):
-            P, count = np.unique([p for p in switching.P if math.isfinite(p)], return_counts=True)
+            at, count = np.unique([x for x in switching.at if math.isfinite(x)], return_counts=True)
             color = _pale(BRANCH_COLOR[switching.branch], strength)
             # Faster rates are wider as well as paler, so that both show at one P.
-            axes.vlines(P, 0, count, color=color, lw=1 + 2.5 * (1 - strength))
+            axes.vlines(at, 0, count, color=color, lw=1 + 2.5 * (1 - strength))
             tallest = max([tallest, *count.tolist()])
     mean = {UP: result.slowest.P_up, DOWN: result.slowest.P_down}
     for switching in mean.values():
-        at, error, b = switching.value, np.nan_to_num(switching.error), switching.branch
-        axes.errorbar(at, 1.3 * tallest, xerr=error, color=BRANCH_COLOR[b], marker=MARKER[b])
+        mid, error, b = switching.value, np.nan_to_num(switching.error), switching.branch
+        axes.errorbar(mid, 1.3 * tallest, xerr=error, color=BRANCH_COLOR[b], marker=MARKER[b])
     silent = [NAMES[b] for b in (UP, DOWN) if result.slowest.branch(b) and not mean[b].switched]
     if silent:
         text = f"no switch seen on the way {' or '.join(silent)}"
@@ -266,9 +278,9 @@ def _swatch(strength: float, softmax: bool) -> tuple[Line2D, ...]:
     return tuple(Line2D([], [], color=_pale(color, strength), lw=3) for color in colors)
 
 
-def _handle(group: _Group, joined: bool) -> Line2D:
+def _handle(group: _Group) -> Line2D:
     color = to_rgb(group.color)
-    return Line2D([], [], color=color, lw=0.5 if joined else 0, **_marker(group, color))
+    return Line2D([], [], color=color, lw=group.line, **_marker(group, color))
 
 
 def _quantities(names: tuple[str, ...]) -> list[tuple[Any, str]]:

@@ -59,6 +59,12 @@ class FixedResult:
     states: tuple[StateSummary, ...]
     warnings: tuple[str, ...]
 
+    @property
+    def control(self) -> str:
+        """What tells the states apart: "P", "chi" or "bias_center", the first that differs."""
+        names = ("P", "chi", "bias_center")
+        return next((n for n in names if len({getattr(s, n) for s in self.states}) > 1), "P")
+
     def to_json(self) -> dict[str, Any]:
         """Plain values for a JSON file."""
         return {"protocol": "fixed"} | series.plain(self)
@@ -93,7 +99,10 @@ def expect(run: Run, protocol: str) -> None:
     if run.protocol != protocol:
         raise RunFileError(f"{run.path} is a {run.protocol} run; expected a {protocol} run")
     if run.sweep.size == 0:
-        raise TooFewSamplesError(f"{run.path} has no rows yet: it is still in its first sweeps")
+        raise TooFewSamplesError(
+            f"{run.path} shows no rows yet: the run is in its first sweeps, or was stopped there "
+            "and waits for mcattn resume"
+        )
 
 
 def sign_fixed(X: np.ndarray, model: CopyModel) -> np.ndarray:
@@ -174,4 +183,7 @@ def _summary(run: Run, X: np.ndarray, k: int) -> StateSummary:
 
 def _stuck(states: tuple[StateSummary, ...]) -> list[str]:
     where = [f"{s.P:g}" for s in states if s.m.flag == series.STUCK]
-    return [f"a replica does not move at P = {', '.join(where)}"] if where else []
+    found = [f"a replica does not move at P = {', '.join(where)}"] if where else []
+    if any(s.bias_strength > 0 for s in states):
+        found.append("biased states: these are averages with the bias, not without it")
+    return found

@@ -1,7 +1,8 @@
 """The hysteresis loop: where replicas switch on the way up and down, and what the loop encloses.
 
-All R replicas follow one path of P, each on its own; every point of the path is a state of the
-run, and the whole path is done once for each rate. Axes: t rows, r replicas, k states.
+All R replicas follow one path of control values (of P, or of chi at fixed P), each on its own;
+every point of the path is a state of the run, and the whole path is done once for each rate.
+Axes: t rows, r replicas, k states.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ def analyze(run: Run) -> HysteresisResult:
     chi = float(chis[0]) if chis.size == 1 else NAN
     return HysteresisResult(
         model=run.model,
+        control=_control(run),
         chi=chi,
         seed=run.seed,
         replicas=run.replicas,
@@ -87,6 +89,7 @@ def _point(run: Run, rows: _Rows, k: int) -> BranchPoint:
     in_copy = NAN if rows.phase is None else float((rows.phase[at] == phases.COPY).mean())
     return BranchPoint(
         P=P,
+        chi=float(run.states["chi"][k]),
         branch=int(run.states["branch"][k]),
         loop=int(run.states["loop"][k]),
         rows=int(at.sum()),
@@ -94,6 +97,12 @@ def _point(run: Run, rows: _Rows, k: int) -> BranchPoint:
         acceptance=fixed.acceptance(run, k),
         **{name: series.mean(values[name]) for name in ("m", "alpha", "beta", "q", "loss")},
     )
+
+
+def _control(run: Run) -> str:
+    """Name of the path's coordinate."""
+    P, chi = run.states["P"], run.states["chi"]
+    return "chi" if np.ptp(P) == 0 and np.ptp(chi) > 0 else "P"
 
 
 def _turns(run: Run, rows: _Rows, branch: int, target: int) -> np.ndarray:
@@ -107,31 +116,32 @@ def _turns(run: Run, rows: _Rows, branch: int, target: int) -> np.ndarray:
 def _switching(run: Run, rows: _Rows, index: int, branch: int) -> Switching:
     """First switches: to copy on the way up, to uniform on the way down."""
     replicas = rows.X.shape[1]
-    P_r, step_r = np.full(replicas, NAN), np.full(replicas, NAN)
+    at, step = np.full(replicas, NAN), np.full(replicas, NAN)
     if rows.phase is not None:
         turned = _turns(run, rows, branch, phases.COPY if branch == UP else phases.UNIFORM)
         first = rows.state[turned.argmax(axis=0)]
         done = turned.any(axis=0)
-        P_r[done], step_r[done] = run.states["P"][first[done]], _spacing(run, index)[first[done]]
-    seen = P_r[np.isfinite(P_r)]
+        at[done] = run.states[_control(run)][first[done]]
+        step[done] = _spacing(run, index)[first[done]]
+    seen = at[np.isfinite(at)]
     value = error = spread = NAN
     if seen.size:
         scatter = series.independent(seen)
-        grid = float(np.nanmean(step_r**2)) / 12
+        grid = float(np.nanmean(step**2)) / 12
         value, error = scatter.value, float(np.hypot(scatter.error, np.sqrt(grid)))
         spread = float(seen.std(ddof=1)) if seen.size > 1 else NAN
     note = _note(run, rows, index, branch, seen.size)
-    P = tuple(float(p) for p in P_r)
-    return Switching(branch, value, error, spread, int(seen.size), replicas, P, note)
+    places = tuple(float(x) for x in at)
+    return Switching(branch, value, error, spread, int(seen.size), replicas, places, note)
 
 
 def _spacing(run: Run, index: int) -> np.ndarray:
-    """Step of P, shape (k,), with which the path comes to each state of the loop."""
+    """Step of the control, shape (k,), with which the path comes to each state of the loop."""
     own = run.states["loop"] == index
     steps = np.zeros(own.size)
-    P = run.states["P"][own]
-    if P.size > 1:
-        steps[own] = np.abs(np.diff(P, prepend=2 * P[0] - P[1]))
+    x = run.states[_control(run)][own]
+    if x.size > 1:
+        steps[own] = np.abs(np.diff(x, prepend=2 * x[0] - x[1]))
     return steps
 
 
@@ -162,20 +172,21 @@ def _area(run: Run, rows: _Rows, index: int) -> Estimate | None:
     common = _common(run, np.unique(rows.state))
     if common.size < 2:
         return None
-    up, down = (np.array([_level(run, rows, branch, P) for P in common]) for branch in (UP, DOWN))
+    up, down = (np.array([_level(run, rows, branch, x) for x in common]) for branch in (UP, DOWN))
     area = series.independent(trapezoid(down - up, common, axis=0))
     return area if common.size == planned.size else replace(area, flag=PARTIAL)
 
 
 def _common(run: Run, states: np.ndarray) -> np.ndarray:
-    """Values of P, ascending, that both branches have among these states."""
-    P, branch = run.states["P"][states], run.states["branch"][states]
-    return np.intersect1d(P[branch == UP], P[branch == DOWN])
+    """Control values, ascending, that both branches have among these states."""
+    x, branch = run.states[_control(run)][states], run.states["branch"][states]
+    return np.intersect1d(x[branch == UP], x[branch == DOWN])
 
 
-def _level(run: Run, rows: _Rows, branch: int, P: float) -> np.ndarray:
-    """Mean m of every replica, shape (r,), at this P of this kind of branch."""
-    here = (run.states["branch"][rows.state] == branch) & (run.states["P"][rows.state] == P)
+def _level(run: Run, rows: _Rows, branch: int, x: float) -> np.ndarray:
+    """Mean m of every replica, shape (r,), at this control value of this kind of branch."""
+    at = run.states[_control(run)][rows.state] == x
+    here = (run.states["branch"][rows.state] == branch) & at
     return rows.X[here, :, 0].mean(axis=0)
 
 

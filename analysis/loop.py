@@ -25,6 +25,7 @@ class BranchPoint:
     """
 
     P: float
+    chi: float
     branch: int
     loop: int
     rows: int
@@ -46,11 +47,11 @@ class BranchPoint:
 class Switching:
     """Where replicas leave their phase for the first time on one kind of branch.
 
-    value : mean P over those that switched; nan if none did.
+    value : mean of the control (P, or chi if P stays) over those that switched; nan if none did.
     error : of that mean; the scatter between replicas and, in quadrature, spacing / sqrt(12),
-        since P is known to one step of the path only.
+        since the control is known to one step of the path only.
     spread : standard deviation over those that switched.
-    P : of every replica, shape (r,); nan for one that did not switch.
+    at : control value of every replica, shape (r,); nan for one that did not switch.
     note : None, or what the value does not say: no transition, or only some replicas switched.
     """
 
@@ -60,7 +61,7 @@ class Switching:
     spread: float
     switched: int
     replicas: int
-    P: tuple[float, ...]
+    at: tuple[float, ...]
     note: str | None
 
 
@@ -69,8 +70,8 @@ class Loop:
     """One passage of the whole path at one rate.
 
     sweeps_per_point : sweeps in each state, thermalization included; more is slower.
-    area : integral of m(down) - m(up) over the P common to both branches, each replica a loop
-        of its own; None unless both branches have two common P.
+    area : integral of m(down) - m(up) over the control values common to both branches, each
+        replica a loop of its own; None unless both branches have two in common.
     recrossed : replicas that went back to the phase they had left on the same branch.
     """
 
@@ -92,10 +93,12 @@ class Loop:
 class HysteresisResult:
     """All loops of a run, in the order in which they were done.
 
+    control : what the path moves along, "P", or "chi" where P stays.
     theory : `mcattn.theory.report` at the run's chi, for comparison; empty if chi changes.
     """
 
     model: CopyModel
+    control: str
     chi: float
     seed: int
     replicas: int
@@ -132,18 +135,18 @@ def _summary(loop: Loop) -> dict[str, Any]:
     """A loop without its points, which are listed by branch."""
     summary = {name: value for name, value in plain(loop).items() if name != "points"}
     if loop.area is None:
-        summary["area"] = {"value": None, "error": None, "note": "the branches share no two P"}
+        summary["area"] = {"value": None, "error": None, "note": "the branches share no two points"}
     return summary
 
 
 def _columns(loop: Loop, branch: int) -> dict[str, Any]:
     """The points of a branch as lists, one for each quantity, ready to be plotted."""
     points = plain(loop.branch(branch))
-    columns = {name: [point[name] for point in points] for name in ("P", "rows")}
+    columns = {name: [point[name] for point in points] for name in ("P", "chi", "rows")}
     for name in ("m", "alpha", "beta", "q", "loss"):
         columns[name] = [point[name]["value"] for point in points]
         columns[f"{name}_error"] = [point[name]["error"] for point in points]
-    columns["tau"] = [point["m"]["tau"] for point in points]
+    columns["m_autocorrelation"] = [point["m"]["tau"] for point in points]
     for name in ("copy_fraction", "acceptance"):
         columns[name] = [point[name] for point in points]
     return {"loop": loop.index, "branch": NAMES[branch], **columns}

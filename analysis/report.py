@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from mcattn.analysis import comparison, fixed, hysteresis, series
-from mcattn.analysis.fixed import FixedResult
-from mcattn.analysis.loop import NAMES, HysteresisResult, Loop, Switching
+from mcattn.analysis.fixed import FixedResult, StateSummary
+from mcattn.analysis.loop import NAMES, BranchPoint, HysteresisResult, Loop, Switching
 from mcattn.analysis.series import Estimate
 from mcattn.errors import RunFileError
 from mcattn.runfile import open_run
@@ -49,15 +50,18 @@ def plot_file(path: str | Path, out: str | Path) -> None:
     result = analyze_file(path)
     if isinstance(result, HysteresisResult):
         points = [point for loop in result.loops for point in loop.points]
-        P, chi = [point.P for point in points], result.chi
-        figure = figures.hysteresis_figure(
-            result, comparison.lines(result.model, chi, min(P), max(P))
-        )
+        figure = figures.hysteresis_figure(result, _lines(result, points))
     else:
-        P, chis = [state.P for state in result.states], {state.chi for state in result.states}
-        chi = chis.pop() if len(chis) == 1 else series.NAN
-        figure = figures.fixed_figure(result, comparison.lines(result.model, chi, min(P), max(P)))
+        figure = figures.fixed_figure(result, _lines(result, result.states))
     figures.save(figure, out)
+
+
+def _lines(result: Result, points: Sequence[BranchPoint | StateSummary]) -> comparison.Theory:
+    """Theory over the points' range of P; nothing where they differ in something else."""
+    P, chi = [point.P for point in points], {point.chi for point in points}
+    if result.control != "P" or len(chi) > 1:
+        return comparison.NOTHING
+    return comparison.lines(result.model, chi.pop(), min(P), max(P))
 
 
 def json_text(result: Result) -> str:
@@ -69,7 +73,7 @@ def print_tables(result: Result, console: Console | None = None) -> None:
     """Print the result; 0.0735(2) means 0.0735 +- 0.0002."""
     console = console or Console(highlight=False)
     if isinstance(result, HysteresisResult):
-        tables = [_loops(result), *(_points(result, loop) for loop in result.loops)]
+        tables = [*(_points(result, loop) for loop in result.loops), _loops(result)]
         estimates = [point.m for loop in result.loops for point in loop.points]
     else:
         tables, estimates = [_states(result)], [state.m for state in result.states]
@@ -77,17 +81,32 @@ def print_tables(result: Result, console: Console | None = None) -> None:
         console.print(title, style="bold", markup=False)
         console.print(table)
         console.print()
-        if isinstance(result, HysteresisResult) and table is tables[0][1] and result.theory:
-            console.print(_theory(result) + "\n", markup=False)
-    console.print(
-        "copy: share of rows in the copy phase; acc.: share of updates accepted; "
-        "tau: autocorrelation time of m in rows."
-    )
-    missing = [estimate.more for estimate in estimates if estimate.more]
-    if missing:
-        console.print(f"In parentheses: not resolved; it takes up to {max(missing)} rows more.")
+    if isinstance(result, HysteresisResult) and result.theory:
+        console.print(_theory(result), markup=False)
+    missing = max((estimate.more or 0 for estimate in estimates), default=0)
+    for text in _legend(result, missing):
+        console.print(text, markup=False)
     for text in result.warnings:
         console.print(f"! {text}", markup=False)
+
+
+def _legend(result: Result, missing: int) -> list[str]:
+    """What the columns mean; `missing` rows would resolve the longest autocorrelation time."""
+    lines = ["acc.: share of updates accepted; autocorr.: autocorrelation time of m in rows."]
+    if isinstance(result, HysteresisResult):
+        lines.append("sweeps/point: with those before rows are taken; area: of m(down) - m(up).")
+        if result.switch:
+            low, high = result.switch
+            lines.append(
+                "copy: share of rows in the copy phase, which a replica enters as m rises above "
+                f"{high:.3f} and leaves as it falls below {low:.3f}."
+            )
+    if missing:
+        lines.append(
+            "(autocorr.) in parentheses is a lower bound, as where replicas switch; "
+            f"to resolve it would take up to {missing} more rows a replica."
+        )
+    return lines
 
 
 def short(value: float, error: float) -> str:
@@ -132,7 +151,8 @@ def _note(estimate: Estimate, replicas: int) -> str:
 def _loops(result: HysteresisResult) -> tuple[str, Table]:
     """One row for each rate: switching points, where the run has a rule for them, and area."""
     title = f"Hysteresis of {_model(result)}, {result.replicas} replicas"
-    switches = ("P up", "switched", "P down", "switched") if result.switch else ()
+    x = result.control
+    switches = (f"{x} up", "switched", f"{x} down", "switched") if result.switch else ()
     table = _table(("sweeps/point", *switches, "area"))
     for loop in result.loops:
         cells = [f(s) for s in (loop.P_up, loop.P_down) for f in (_switch, _switched)]
@@ -162,11 +182,14 @@ def _points(result: HysteresisResult, loop: Loop) -> tuple[str, Table]:
     """One row for each point of the path."""
     names = ("m",) if result.model.attention == "softmax" else ("alpha", "beta")
     in_copy = ("copy",) if result.switch else ()
-    table = _table(("branch", "P", *names, "loss", *in_copy, "acc.", "tau", "note on m"))
+    other = ("chi",) if result.control == "chi" or not math.isfinite(result.chi) else ()
+    columns = ("branch", "P", *other, *names, "loss", *in_copy, "acc.", "autocorr.", "note on m")
+    table = _table(columns)
     for point in loop.points:
         table.add_row(
             NAMES[point.branch],
-            f"{point.P:g}",
+            f"{point.P:.5g}",
+            *(f"{point.chi:g}" for _ in other),
             *(_estimate(getattr(point, name)) for name in (*names, "loss")),
             *(_number(point.copy_fraction) for _ in in_copy),
             _number(point.acceptance),
@@ -179,11 +202,15 @@ def _points(result: HysteresisResult, loop: Loop) -> tuple[str, Table]:
 def _states(result: FixedResult) -> tuple[str, Table]:
     """One row for each state."""
     names = ("m",) if result.model.attention == "softmax" else ("alpha", "beta")
-    table = _table(("P", "chi", "replicas", *names, "loss", "acc.", "tau", "note on m"))
+    biased = any(state.bias_strength > 0 for state in result.states)
+    bias = ("bias centre", "strength") if biased else ()
+    columns = ("P", "chi", *bias, "replicas", *names, "loss", "acc.", "autocorr.", "note on m")
+    table = _table(columns)
     for state in result.states:
         table.add_row(
-            f"{state.P:g}",
+            f"{state.P:.5g}",
             f"{state.chi:g}",
+            *(f"{x:g}" for x in (state.bias_center, state.bias_strength) for _ in bias[:1]),
             str(state.replicas),
             *(_estimate(getattr(state, name)) for name in (*names, "loss")),
             _number(state.acceptance),

@@ -126,12 +126,20 @@ def theory(
     L: Annotated[int, typer.Option("--L", help="Sequence length.")] = 16,
     V: Annotated[int, typer.Option("--V", help="Vocabulary size.")] = 16,
     kappa: Annotated[float, typer.Option("--kappa", help="Ridge.")] = 1.0,
-    g_s: Annotated[float, typer.Option("--g-s", help="Prior variance of scores.")] = 3.0,
-    g_w: Annotated[float, typer.Option("--g-w", help="Prior variance of weights.")] = 0.03,
+    g_s: Annotated[
+        float, typer.Option("--g-s", help="Prior variance of a score, times chi.")
+    ] = 3.0,
+    g_w: Annotated[
+        float, typer.Option("--g-w", help="Prior variance of a weight, times chi.")
+    ] = 0.03,
     chi: Annotated[float, typer.Option("--chi", help="Inverse temperature.")] = float("inf"),
     attention: Annotated[
         Literal["softmax", "linear"], typer.Option("--attention", help="Kind of attention.")
     ] = "softmax",
+    tokens: Annotated[
+        str | None,
+        typer.Option("--tokens", help="V token probabilities, such as 0.5,0.3,0.2; else uniform."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print where theory puts the transition: P_lo, P*, P_hi or P_c, and what changes there."""
@@ -141,12 +149,23 @@ def theory(
 
     if not chi > 0:
         raise ModelError(f"chi is {chi}; it must be > 0, or inf")
-    model = CopyModel(L, V, attention, kappa, g_s, g_w)
+    model = CopyModel(L, V, attention, kappa, g_s, g_w, _probabilities(tokens))
     values = theory_room.report(model, chi)
     if as_json:
         print(json.dumps(values, indent=2))
     else:
         _print_theory(model, chi, values)
+
+
+def _probabilities(text: str | None) -> tuple[float, ...] | None:
+    from mcattn.errors import ModelError
+
+    if text is None:
+        return None
+    try:
+        return tuple(float(word) for word in text.split(","))
+    except ValueError:
+        raise ModelError(f"tokens is {text!r}; it must be numbers such as 0.5,0.3,0.2") from None
 
 
 def _version(show: bool) -> None:
@@ -194,7 +213,7 @@ def _print_theory(model: Any, chi: float, values: dict[str, float | None]) -> No
     table.add_column("value", justify="right")
     table.add_column("meaning")
     for name, value in values.items():
-        if value is not None:
+        if value is not None and not (name == "asymptotic_P" and values["P_star"] is None):
             table.add_row(name, f"{value:.6g}", _MEANINGS[name])
     console = Console(highlight=False)
     sizes = f"L = {model.L}, V = {model.V}, kappa = {model.kappa:g}"
@@ -243,7 +262,8 @@ def _under_mpi(work: Any, path: Path) -> None:
     except Exception as err:
         rank_room.abort_on_error(ranks, err)
     if ranks.rank == 0:
-        _say(f"{path}: {outcome.sweep} of {outcome.planned} sweeps")
+        before = " were there already" if outcome.nothing_done else ""
+        _say(f"{path}: {outcome.sweep} of {outcome.planned} sweeps{before}")
     if not outcome.complete:
         if ranks.rank == 0:
             _say(f"stopped; go on with: mcattn resume {path}")

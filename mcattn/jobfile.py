@@ -21,14 +21,16 @@ class _Table(BaseModel):
 
 
 class Grid(_Table):
-    """Evenly spaced control values, both ends included."""
+    """Control values between two ends, both included."""
 
     start: Positive
     stop: Positive
     points: Annotated[int, Field(ge=2, le=100_000, strict=True)]
+    spacing: Literal["even", "geometric"] = "even"
 
     def values(self) -> np.ndarray:
-        return np.linspace(self.start, self.stop, self.points)
+        space = np.geomspace if self.spacing == "geometric" else np.linspace
+        return space(self.start, self.stop, self.points)
 
 
 def _read_values(value: Any) -> Grid | tuple[float, ...]:

@@ -98,13 +98,14 @@ def hysteresis(
     """
     path, loops = np.asarray(P, dtype=float), len(sweeps)
     points = len(path)
-    branch = branches(path)
+    chis = np.asarray(chi, dtype=float)
+    branch = branches(path if np.ptp(path) else chis)
     kept = _turning_points(branch) | np.isin(path, patterns_at)
     before = np.full(points, thermalize)
     before[0] += equilibrate
     states = States(
         P=np.tile(path, loops),
-        chi=np.tile(np.asarray(chi, dtype=float), loops),
+        chi=np.tile(chis, loops),
         bias_center=np.zeros(points * loops),
         bias_strength=np.zeros(points * loops),
         branch=np.tile(branch, loops),
@@ -169,15 +170,15 @@ def fixed(
     return Plan("fixed", states, (stage,), count * replicas, start)
 
 
-def branches(P: np.ndarray) -> np.ndarray:
-    """Direction of the path at every point, shape (k,): the sign of the step that led there.
+def branches(path: np.ndarray) -> np.ndarray:
+    """Direction of a path of control values, shape (k,): the sign of the step to each point.
 
     The first point, and a point that repeats its predecessor, take the next step's sign, so
     that a turning point given twice belongs once to each branch.
     """
-    steps = np.sign(np.diff(P)).astype(int)
+    steps = np.sign(np.diff(path)).astype(int)
     direction = np.concatenate([[0], steps])
-    for k in range(len(P) - 2, -1, -1):
+    for k in range(len(path) - 2, -1, -1):
         if direction[k] == 0:
             direction[k] = direction[k + 1]
     return direction

@@ -34,10 +34,11 @@ _BUFFER_BYTES = 256e6  # rows that wait on all ranks together; rank 0 has to hol
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: sweeps done of those planned."""
+    """How a run ended: sweeps done of those planned, and whether all were there before."""
 
     sweep: int
     planned: int
+    nothing_done: bool = False
 
     @property
     def complete(self) -> bool:
@@ -69,7 +70,7 @@ def start(job: Job, text: str, path: Path, ranks: Serial, watch: Watch) -> Outco
     plan = job.protocol.plan()
     share(plan.replicas, LANES, ranks.rank, ranks.size)
     if ranks.on_root(lambda: _finished_already(path, text)):
-        return Outcome(plan.total_sweeps, plan.total_sweeps)
+        return Outcome(plan.total_sweeps, plan.total_sweeps, nothing_done=True)
     return _carry_out(job, text, path, ranks, watch)
 
 
@@ -82,7 +83,7 @@ def resume(path: Path, ranks: Serial, watch: Watch) -> Outcome:
     share(plan.replicas, LANES, ranks.rank, ranks.size)
     if attributes["complete"]:
         ranks.on_root(lambda: remove_leftovers(path))
-        return Outcome(plan.total_sweeps, plan.total_sweeps)
+        return Outcome(plan.total_sweeps, plan.total_sweeps, nothing_done=True)
     ranks.on_root(lambda: _same_versions(path, attributes))
     return _carry_out(job, text, path, ranks, watch)
 

@@ -42,7 +42,9 @@ STATES = (
     Field("states", "chi", (STATE,), "f8", "inverse temperature"),
     Field("states", "bias_center", (STATE,), "f8", "centre c of the bias strength (m - c)^2 / 2"),
     Field("states", "bias_strength", (STATE,), "f8", "strength of that bias; 0 means none"),
-    Field("states", "branch", (STATE,), "i4", "+1 on the way up, -1 on the way down, 0 neither"),
+    Field(
+        "states", "branch", (STATE,), "i4", "+1 up, -1 down, 0 neither: in P, or in chi if P stays"
+    ),
     Field("states", "loop", (STATE,), "i4", "which loop of the path, one for each rate; 0 first"),
     Field("states", "thermalize", (STATE,), "i8", "sweeps in the state before the first row"),
     Field("states", "sweeps", (STATE,), "i8", "sweeps in the state while rows are taken"),

@@ -81,7 +81,7 @@ def test_softmax_figure_shows_the_records(softmax):
     x, _ = next(line.get_data() for line in strip.lines if line.get_marker() == "^")
     assert x == [softmax.slowest.P_up.value]
     sticks = sum(len(c.get_segments()) for c in strip.collections if len(c.get_segments()) > 1)
-    switches = [s.P for loop in softmax.loops for s in (loop.P_up, loop.P_down)]
+    switches = [s.at for loop in softmax.loops for s in (loop.P_up, loop.P_down)]
     assert sticks == sum(len(set(P)) for P in switches)
     labels = [text.get_text() for text in strip.texts]
     assert labels == [r"$P_\mathrm{lo}$", r"$P\!^*$", r"$P_\mathrm{hi}$"]

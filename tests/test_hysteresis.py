@@ -41,8 +41,8 @@ def test_switching_points_are_recovered():
     result = hysteresis.analyze(data)
     loop = result.slowest
     # Replicas switch at the first point of the grid at or beyond their own value.
-    np.testing.assert_allclose(loop.P_up.P, np.ceil(P_up[0] / 10) * 10)
-    np.testing.assert_allclose(loop.P_down.P, np.floor(P_down[0] / 10) * 10)
+    np.testing.assert_allclose(loop.P_up.at, np.ceil(P_up[0] / 10) * 10)
+    np.testing.assert_allclose(loop.P_down.at, np.floor(P_down[0] / 10) * 10)
     for switching, truth, width in ((loop.P_up, 420, 15), (loop.P_down, 290, 8)):
         assert switching.note is None
         assert switching.switched == switching.replicas == 32
@@ -128,7 +128,7 @@ def test_censored_switching_is_said():
     assert loop.P_up.value == 400
     assert loop.P_up.error == pytest.approx(10 / math.sqrt(12))
     assert any("only 6 of 8" in text for text in result.warnings)
-    assert sum(map(math.isnan, loop.P_up.P)) == 2
+    assert sum(map(math.isnan, loop.P_up.at)) == 2
 
 
 def test_noise_around_one_threshold_is_no_switch():
@@ -149,7 +149,7 @@ def test_rates():
     assert [loop.sweeps_per_point for loop in result.loops] == [250, 4000, 1000]
     assert result.slowest.index == 1
     for loop in result.loops:
-        np.testing.assert_allclose(loop.P_up.P, np.ceil(P_up[loop.index] / 10) * 10)
+        np.testing.assert_allclose(loop.P_up.at, np.ceil(P_up[loop.index] / 10) * 10)
     content = json.loads(json.dumps(result.to_json(), allow_nan=False))
     assert content["P_up"]["value"] == result.loops[1].P_up.value
     assert content["area"]["value"] == result.loops[1].area.value
@@ -268,7 +268,7 @@ def test_any_path(seed, replicas, rows):
     result = hysteresis.analyze(switching_run(high, low, table, rows, rng))
     loop = result.slowest
     for branch, switching in ((UP, loop.P_up), (DOWN, loop.P_down)):
-        seen = np.array(switching.P)[np.isfinite(switching.P)]
+        seen = np.array(switching.at)[np.isfinite(switching.at)]
         assert switching.switched == seen.size
         assert np.isin(seen, P[table["branch"] == branch]).all()
         assert (switching.note is None) == (seen.size == replicas)
@@ -294,3 +294,17 @@ def test_fixed_run_with_a_moving_replica_is_refused():
     data.state[7, 0] = 1
     with pytest.raises(RunFileError, match="changed its state"):
         fixed.analyze(data)
+
+
+def test_a_ramp_of_chi_has_its_switching_points_in_chi():
+    data = known_run()[0]
+    table = data.states | {"chi": data.states["P"], "P": np.full_like(data.states["P"], 350.0)}
+    ramp = hysteresis.analyze(replace(data, states=table))
+    loop, same = ramp.slowest, hysteresis.analyze(data).slowest
+    assert ramp.control == "chi"
+    assert loop.P_up.at == same.P_up.at
+    assert (loop.P_down.value, loop.P_down.error) == (same.P_down.value, same.P_down.error)
+    assert loop.area == same.area
+    assert [point.chi for point in loop.points] == [point.P for point in same.points]
+    assert ramp.to_json()["branches"][0]["chi"] == [point.P for point in same.branch(UP)]
+    assert ramp.theory == {}

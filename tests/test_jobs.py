@@ -61,7 +61,7 @@ def test_chi_may_follow_the_path():
     table["protocol"]["chi"] = [1, 2, 3]
     states = jobtext.parse(table, "job").protocol.plan().states
     assert states.chi[:3].tolist() == [1, 2, 3]
-    assert states.branch[:3].tolist() == [0, 0, 0]
+    assert states.branch[:3].tolist() == [1, 1, 1]
 
 
 def test_chosen_points_keep_their_patterns_on_both_branches():

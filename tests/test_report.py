@@ -113,3 +113,11 @@ def test_file_and_record_give_the_same_result(tmp_path):
     assert report.json_text(report.analyze_file(source)) == report.json_text(
         hysteresis.analyze(data)
     )
+
+
+def test_tables_show_what_varies():
+    data = known_run()[0]
+    table = data.states | {"chi": data.states["P"], "P": np.full_like(data.states["P"], 350.0)}
+    text = printed(hysteresis.analyze(replace(data, states=table)))
+    assert "chi up" in text
+    assert "P up" not in text
