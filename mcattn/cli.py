@@ -79,7 +79,18 @@ def run(
 
 
 @app.command()
-def resume(path: RunFile) -> None:
+def resume(
+    path: RunFile,
+    more: Annotated[
+        int | None,
+        typer.Option(
+            "--extend",
+            help="Plan this many sweeps more first: measured ones in the same states, or "
+            "another hysteresis loop with so many at each point.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
     """Go on with an interrupted run, on any number of ranks, up to the planned end."""
     from mcattn import interrupts
 
@@ -88,7 +99,7 @@ def resume(path: RunFile) -> None:
     def work(ranks: Serial) -> Outcome:
         from mcattn import run as runs
 
-        return runs.resume(path, ranks, _watch(ranks, path))
+        return runs.resume(path, ranks, _watch(ranks, path), more)
 
     _under_mpi(work, path)
 
