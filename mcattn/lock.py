@@ -33,7 +33,7 @@ def hold(path: Path, run: Path) -> TextIO:
         if _take(file, fcntl.LOCK_EX, run):
             if _still_there(file, path):
                 file.truncate(0)
-                file.write(f"process {os.getpid()} on {socket.gethostname()}")
+                file.write(this_process())
                 file.flush()
                 return file
             file.close()
@@ -42,6 +42,11 @@ def hold(path: Path, run: Path) -> TextIO:
         file.close()
         time.sleep(_PAUSE)
     raise RunFileError(f"{run} is being written by {who or 'another process'}; wait or stop it")
+
+
+def this_process() -> str:
+    """What this process is called as a holder."""
+    return f"process {os.getpid()} on {socket.gethostname()}"
 
 
 def holder(path: Path, run: Path) -> str | None:

@@ -55,18 +55,24 @@ def open_run(path: str | Path) -> Run:
         parts of the run are gone.
     """
     path = Path(path)
-    for _ in range(_TRIES):
+    reason = ""
+    for _ in range(_TRIES):  # a running run may merge the parts that are just being read
         with open_hdf5(path) as f:
             check_format(f, path)
-            run = _read(f, path)
-        if not _has_holes(run):
-            return run
+            try:
+                run = _read(f, path)
+            except OSError as err:
+                reason = str(err)
+            else:
+                if not _has_holes(run):
+                    return run
+                reason = f"{path}.parts was moved, or files were removed from it"
         time.sleep(_PAUSE)
-    raise RunFileError(f"{path} lacks parts: {path}.parts was moved, or files were removed from it")
+    raise RunFileError(f"{path} cannot be read whole: {reason}")
 
 
 def _has_holes(run: Run) -> bool:
-    """Whether rows were read as fill values: a running run merged their parts meanwhile."""
+    """Whether rows were read as fill values, as those of a missing part are."""
     whole = (run.sweep, run.state, run.patterns["sweep"], run.patterns["state"])
     return any((a == -1).any() for a in whole) or any(
         np.isnan(a).any() for a in (run.X, run.patterns["scores"])

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +169,20 @@ def parts_folder(path: Path) -> Path:
 def has_parts(path: Path) -> bool:
     """Whether parts of an unfinished run lie beside `path`."""
     return any(parts_folder(path).glob("*.h5"))
+
+
+def committed_sweeps(path: Path) -> int:
+    """Sweeps that the parts of an unfinished run cover."""
+    return max((last for _, last, _ in _ranges(parts_folder(path))), default=0)
+
+
+def newest_commit(path: Path) -> float | None:
+    """When the newest part of an unfinished run was written; None before the first."""
+    times = []
+    for part in parts_folder(path).glob("*.h5"):
+        with suppress(FileNotFoundError):  # it was merged into another meanwhile
+            times.append(part.stat().st_mtime)
+    return max(times, default=None)
 
 
 def remove_leftovers(path: Path) -> None:
