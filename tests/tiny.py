@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 import tomli_w
 
-from mcattn import jobtext, run, schema
+from mcattn import jobtext, run, schema, store
 from mcattn.ranks import Serial
 
 BIN = Path(sys.executable).parent
@@ -107,3 +107,8 @@ def command(*arguments, ranks=0, cwd=None, environment=None, timeout=120):
         text=True,
         timeout=timeout,
     )
+
+
+def reached(path):
+    """Sweeps that an unfinished run has committed."""
+    return store.committed_sweeps(Path(path))
