@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -31,6 +32,10 @@ def main() -> None:
     try:
         app()
     except McattnError as err:
+        from mcattn.ranks import launcher_rank
+
+        if launcher_rank():  # its rank 0 says it
+            sys.exit(EXIT_WRONG_INPUT)
         _fail(err)
 
 
@@ -41,6 +46,15 @@ def _fail(err: McattnError) -> None:
 
 JobFile = Annotated[Path, typer.Argument(help="Job file (TOML).", show_default=False)]
 RunFile = Annotated[Path, typer.Argument(help="Run file (HDF5).", show_default=False)]
+TimeLimit = Annotated[
+    str | None,
+    typer.Option(
+        "--walltime",
+        help="Be done, with everything committed, within MINUTES, H:M:S or D-H:M:S; by default "
+        "within what Slurm granted the job.",
+        show_default=False,
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 
@@ -55,17 +69,16 @@ def run(
         list[str] | None,
         typer.Option("--set", help="Override a setting, such as model.L=12; repeatable."),
     ] = None,
+    time_limit: TimeLimit = None,
 ) -> None:
     """Carry out a job: sample, and store the trajectories.
 
     Alone or under mpirun, for instance: mpirun -n 4 mcattn run jobs/hysteresis.toml
 
     Exit codes: 0 all planned sweeps are in the file; 2 wrong input; 75 stopped by a signal
-    with everything committed (go on with `mcattn resume`); 1 a fault.
+    or the time limit with everything committed (go on with `mcattn resume`); 1 a fault.
     """
-    from mcattn import interrupts
-
-    interrupts.install()
+    stop = _stop_rule(time_limit)
     path = output or Path(job.with_suffix(".h5").name)
 
     def work(ranks: Serial) -> Outcome:
@@ -73,24 +86,65 @@ def run(
         from mcattn import run as runs
 
         checked, text = ranks.on_root(lambda: jobtext.load(job, settings))
-        return runs.start(checked, text, path, ranks, _watch(ranks, path))
+        return runs.start(checked, text, path, ranks, _watch(ranks, path, stop))
 
     _under_mpi(work, path)
 
 
 @app.command()
-def resume(path: RunFile) -> None:
+def resume(
+    path: RunFile,
+    more: Annotated[
+        int | None,
+        typer.Option(
+            "--extend",
+            help="Plan this many sweeps more first: measured ones in the same states, or "
+            "another hysteresis loop with so many at each point.",
+            show_default=False,
+        ),
+    ] = None,
+    time_limit: TimeLimit = None,
+) -> None:
     """Go on with an interrupted run, on any number of ranks, up to the planned end."""
-    from mcattn import interrupts
-
-    interrupts.install()
+    stop = _stop_rule(time_limit)
 
     def work(ranks: Serial) -> Outcome:
         from mcattn import run as runs
 
-        return runs.resume(path, ranks, _watch(ranks, path))
+        return runs.resume(path, ranks, _watch(ranks, path, stop), more)
 
     _under_mpi(work, path)
+
+
+@app.command()
+def status(
+    path: RunFile,
+    as_json: AsJson = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Tell it again every two seconds until the run ends.")
+    ] = False,
+) -> None:
+    """Tell how far a run is, how fast, how well, and who writes it; never disturbs it."""
+    from mcattn import status as status_room
+
+    for now in status_room.follow(path) if watch else [status_room.read(path)]:
+        print(status_room.json_text(now) if as_json else status_room.lines(now), flush=True)
+
+
+@app.command()
+def doctor(as_json: AsJson = False) -> None:
+    """Examine the installation, alone or under mpiexec: MPI, cores, files, kernels.
+
+    Exit codes: 0 runs would work (there may be warnings); 2 they would not.
+    """
+    from mcattn import doctor as doctor_room
+
+    report = doctor_room.examine(Path())
+    if report is None:
+        return
+    print(doctor_room.json_text(report) if as_json else doctor_room.lines(report), flush=True)
+    if report.faults:
+        sys.exit(EXIT_WRONG_INPUT)
 
 
 @app.command()
@@ -144,6 +198,7 @@ def theory(
 ) -> None:
     """Print where theory puts the transition: P_lo, P*, P_hi or P_c, and what changes there."""
     from mcattn import theory as theory_room
+    from mcattn import theorytext
     from mcattn.errors import ModelError
     from mcattn.model import CopyModel
 
@@ -154,7 +209,7 @@ def theory(
     if as_json:
         print(json.dumps(values, indent=2))
     else:
-        _print_theory(model, chi, values)
+        theorytext.show(model, chi, values)
 
 
 def _probabilities(text: str | None) -> tuple[float, ...] | None:
@@ -187,52 +242,31 @@ def _common(
     pass
 
 
-_MEANINGS = {
-    "P_lo": "spinodal: below it the copy branch is gone",
-    "P_star": "transition point: both minima equally deep",
-    "P_hi": "spinodal: above it the uniform branch is gone",
-    "m_minus": "copy overlap of the uniform minimum at P_star",
-    "m_plus": "copy overlap of the copy minimum at P_star",
-    "barrier": "(F_top - F_min)/chi at P_star",
-    "gap_minus": "score gap of the uniform minimum at P_star",
-    "gap_plus": "score gap of the copy minimum at P_star",
-    "loss_minus": "test loss of the uniform minimum at P_star",
-    "loss_plus": "test loss of the copy minimum at P_star",
-    "P_c": "onset of attention (second order)",
-    "asymptotic_P": "law for P_star at astronomically large L",
-}
+def _stop_rule(time_limit: str | None) -> Callable[[], bool]:
+    """Whether to stop: asked to by a signal from now on, or by the time limit."""
+    from mcattn import interrupts
+
+    interrupts.install()
+    from mcattn import walltime
+
+    limit = walltime.limit(time_limit)
+    return lambda: limit.reached() or interrupts.requested()
 
 
-def _print_theory(model: Any, chi: float, values: dict[str, float | None]) -> None:
-    """The values that apply, with their meanings."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    table.add_column("quantity")
-    table.add_column("value", justify="right")
-    table.add_column("meaning")
-    for name, value in values.items():
-        if value is not None and not (name == "asymptotic_P" and values["P_star"] is None):
-            table.add_row(name, f"{value:.6g}", _MEANINGS[name])
-    console = Console(highlight=False)
-    sizes = f"L = {model.L}, V = {model.V}, kappa = {model.kappa:g}"
-    priors = f"g_s = {model.g_s:g}, g_w = {model.g_w:g}, chi = {chi:g}"
-    console.print(f"{model.attention} attention, {sizes}, {priors}", style="bold")
-    console.print(table)
-    if model.attention == "softmax" and values["P_star"] is None:
-        console.print("One minimum at every P: no transition.")
-    if chi != float("inf"):
-        console.print("Of the landscape at this chi; fluctuations of the scores are left out.")
-
-
-def _watch(ranks: Serial, path: Path) -> Any:
-    from mcattn import interrupts, progress
+def _watch(ranks: Serial, path: Path, stop: Callable[[], bool]) -> Any:
+    from mcattn import progress
     from mcattn.run import Watch
+    from mcattn.status import Pulse
 
     if ranks.rank:
-        return Watch(stop=interrupts.requested)
-    return Watch(interrupts.requested, progress.reporter(str(path)), _say)
+        return Watch(stop)
+    show, pulse = progress.reporter(str(path)), Pulse(path, ranks.size)
+
+    def tell(done: int, planned: int) -> None:
+        show(done, planned)
+        pulse(done, planned)
+
+    return Watch(stop, tell, _say)
 
 
 def _say(text: str) -> None:

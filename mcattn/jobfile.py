@@ -185,6 +185,7 @@ class RunSettings(_Table):
 
     seed: Sweeps = 0
     commit_seconds: Positive = 30.0
+    commit_sweeps: Count | None = None
 
 
 class Job(_Table):

@@ -22,8 +22,8 @@ from mcattn.sampler import Checkpoint, Pattern, Tables
 
 _CHUNK_NUMBERS = 32768
 _POSITION = ("stage", "done", "sweep")
-_REPLICAS = ("phase", "switched", "scores", "words")
 _TABLES = ("step", "attempted", "accepted", "drift")
+WHOLE = 64  # a level that merging never reaches, so that a finished run's rows stay as they are
 _UNSCALED = "This is a netCDF dimension but not a netCDF variable."
 
 
@@ -57,7 +57,7 @@ class Commit:
 class Part:
     """One part on disk: the sweeps it covers and its numbers of rows and patterns.
 
-    level : 0 for a commit, k for 16^k commits merged.
+    level : 0 for a commit, k for 16^k commits merged, WHOLE for a finished run's rows.
     """
 
     path: Path
@@ -82,12 +82,7 @@ def write_part(f: h5py.File, header: Header, commit: Commit) -> None:
     for field in schema.PATTERNS:
         values = [getattr(pattern, field.name) for pattern in commit.patterns]
         _dataset(f, field, np.array(values).reshape(len(values), *header.shape(field)))
-    _write_states(f, header, commit.checkpoint.tables)
-    group = f.create_group("resume")
-    for name in _POSITION:
-        group.attrs[name] = getattr(commit.checkpoint, name)
-    for name in _REPLICAS:
-        group.create_dataset(name, data=getattr(commit.checkpoint, name))
+    _write_checkpoint(f, commit.checkpoint)
 
 
 def read_part(path: Path, first: int, last: int) -> Part:
@@ -97,13 +92,33 @@ def read_part(path: Path, first: int, last: int) -> Part:
         return Part(path, first, last, rows, patterns, int(f.attrs["level"]))
 
 
-def read_checkpoint(path: Path) -> Checkpoint:
-    """The checkpoint in a part."""
+def read_checkpoint(path: Path, states: int) -> Checkpoint:
+    """The checkpoint in a part, for a plan that may have got further states since."""
     with open_hdf5(path) as f:
         group = f["resume"]
-        stage, done, sweep = (int(group.attrs[name]) for name in _POSITION)
-        tables = Tables(*(f[f"states/{name}"][:] for name in _TABLES))
-        return Checkpoint(stage, done, sweep, tables, *(group[name][:] for name in _REPLICAS))
+        position: dict[str, Any] = {name: int(group.attrs[name]) for name in _POSITION}
+        values = {field.name: f[field.path][:] for field in schema.RESUME}
+        tables = Tables(*(values.pop(name) for name in _TABLES))
+        return Checkpoint(**position, tables=tables.padded(states), **values)
+
+
+def split_whole(f: h5py.File, whole: h5py.File) -> None:
+    """Fill a part with what a finished run held at its last checkpoint."""
+    f.attrs["level"] = WHOLE
+    kept = _kept(whole)
+    for field in schema.SAMPLES + schema.PATTERNS:
+        _copy_entries(f, field, whole[field.path], kept[field.axes[0]])
+    whole.copy("resume", f)
+
+
+def resume_range(whole: h5py.File) -> int | None:
+    """Sweeps done at a finished run's last checkpoint; None if it never had one."""
+    return int(whole["resume"].attrs["sweep"]) if "resume" in whole else None
+
+
+def _kept(whole: h5py.File) -> dict[str, int]:
+    attributes = whole["resume"].attrs
+    return {schema.TIME: int(attributes["rows"]), schema.PATTERN: int(attributes["patterns"])}
 
 
 def join_parts(f: h5py.File, parts: list[Part], merged: Part) -> None:
@@ -119,8 +134,7 @@ def join_parts(f: h5py.File, parts: list[Part], merged: Part) -> None:
                 if length := part.length(field):
                     target[end : end + length] = file[field.path][:]
                     end += length
-        for name in ("states", "resume"):
-            files[-1].copy(name, f)
+        files[-1].copy("resume", f)
 
 
 def write_master(f: h5py.File, header: Header, parts: list[Part]) -> None:
@@ -128,30 +142,47 @@ def write_master(f: h5py.File, header: Header, parts: list[Part]) -> None:
     f.attrs.update(header.attributes, complete=False)
     for field in schema.SAMPLES + schema.PATTERNS:
         _view(f, field, parts, header.shape(field))
-    if parts:
-        with open_hdf5(parts[-1].path) as newest:
-            newest.copy("states", f)
-    else:
-        _write_states(f, header, Tables.empty(len(header.states)))
+    count = len(header.states)
+    newest = read_checkpoint(parts[-1].path, count).tables if parts else Tables.empty(count)
+    _write_states(f, header, newest)
     _describe(f)
 
 
-def copy_master(master: h5py.File, f: h5py.File, header: Header) -> None:
-    """A master's content as a plain, complete file, copied a slab of whole chunks at a time.
+def copy_master(master: h5py.File, f: h5py.File, header: Header, parts: list[Part]) -> None:
+    """A master's content as a plain, complete file, and the checkpoint of the last of `parts`.
 
     What is written, and in which order, does not depend on how the rows lie in the parts.
     """
     f.attrs.update(header.attributes, complete=True)
     for field in schema.SAMPLES + schema.PATTERNS:
-        source = master[field.path]
-        storage = _storage(source.shape)
-        target = f.create_dataset(field.path, source.shape, field.dtype, **storage)
-        slab = 16 * storage["chunks"][0] if storage else 1
-        for start in range(0, len(source), slab):
-            target[start : start + slab] = source[start : start + slab]
+        _copy_entries(f, field, master[field.path], len(master[field.path]))
     for field in schema.STATES:
         _dataset(f, field, master[field.path][:])
     _describe(f)
+    if parts:
+        _write_checkpoint(f, read_checkpoint(parts[-1].path, len(header.states)))
+        f["resume"].attrs["rows"] = sum(part.rows for part in parts)
+        f["resume"].attrs["patterns"] = sum(part.patterns for part in parts)
+
+
+def _copy_entries(f: h5py.File, field: schema.Field, source: h5py.Dataset, count: int) -> None:
+    """The first entries of a dataset, a slab of whole chunks at a time."""
+    shape = (count, *source.shape[1:])
+    storage = _storage(shape)
+    target = f.create_dataset(field.path, shape, field.dtype, **storage)
+    slab = 16 * storage["chunks"][0] if storage else 1
+    for start in range(0, count, slab):
+        stop = min(count, start + slab)
+        target[start:stop] = source[start:stop]
+
+
+def _write_checkpoint(f: h5py.File, checkpoint: Checkpoint) -> None:
+    group = f.create_group("resume")
+    for name in _POSITION:
+        group.attrs[name] = getattr(checkpoint, name)
+    for field in schema.RESUME:
+        owner = checkpoint.tables if field.name in _TABLES else checkpoint
+        group.create_dataset(field.name, data=np.asarray(getattr(owner, field.name), field.dtype))
 
 
 def _write_states(f: h5py.File, header: Header, tables: Tables) -> None:

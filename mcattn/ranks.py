@@ -132,10 +132,16 @@ def connect(environment: Mapping[str, str] = os.environ) -> tuple[Serial, str]:
         return Serial(), "no MPI library found: one process"
     library = " ".join(MPI.Get_library_version().splitlines()[0].strip("\0").split())
     if MPI.COMM_WORLD.size < promised:
+        remedy = (
+            "tell srun how that library is started, such as --mpi=pmi2 (srun --mpi=list), or use "
+            "the library's own mpiexec"
+            if launcher == "srun"
+            else "start the job with the launcher of that library, or point MPI4PY_LIBMPI to the "
+            "launcher's own library"
+        )
         raise LaunchError(
             f"{launcher} started {promised} processes, but the MPI library that mpi4py loaded "
-            f"({library}) sees {MPI.COMM_WORLD.size}; start the job with the launcher of that "
-            "library, or point MPI4PY_LIBMPI to the launcher's own library"
+            f"({library}) sees {MPI.COMM_WORLD.size}; {remedy}"
         )
     if MPI.COMM_WORLD.size == 1:
         return Serial(), f"one process ({library})"

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from mcattn import jobtext, schema, theory
+from mcattn import extend, jobtext, schema, theory
 from mcattn.errors import RunFileError
-from mcattn.jobfile import Job
+from mcattn.jobfile import Job, RunSettings
 from mcattn.layout import Commit, Header
 from mcattn.model import CopyModel
 from mcattn.protocols import Plan
@@ -74,14 +74,19 @@ def start(job: Job, text: str, path: Path, ranks: Serial, watch: Watch) -> Outco
     return _carry_out(job, text, path, ranks, watch)
 
 
-def resume(path: Path, ranks: Serial, watch: Watch) -> Outcome:
-    """Go on with the run in `path`, on any number of ranks."""
+def resume(path: Path, ranks: Serial, watch: Watch, more: int | None = None) -> Outcome:
+    """Go on with the run in `path`, on any number of ranks, to its planned end.
+
+    more : sweeps to add to the plan first; see mcattn.extend.
+    """
     attributes = ranks.on_root(lambda: attributes_of(path))
     text = str(attributes["job"])
+    if more is not None:
+        text = extend.longer(text, more, str(path))
     job = jobtext.parse_text(text, str(path))
     plan = job.protocol.plan()
     share(plan.replicas, LANES, ranks.rank, ranks.size)
-    if attributes["complete"]:
+    if attributes["complete"] and more is None:
         ranks.on_root(lambda: remove_leftovers(path))
         return Outcome(plan.total_sweeps, plan.total_sweeps, nothing_done=True)
     ranks.on_root(lambda: _same_versions(path, attributes))
@@ -188,9 +193,9 @@ def _carry_out(job: Job, text: str, path: Path, ranks: Serial, watch: Watch) -> 
     if checkpoint is not None:
         sampler.restore(checkpoint)
     try:
-        _loop(sampler, job.run.commit_seconds, stores, ranks, watch)
+        tail = _loop(sampler, job.run, stores, ranks, watch)
         if sampler.finished:
-            ranks.on_root(lambda: stores[0].finish())
+            ranks.on_root(lambda: stores[0].finish(tail))  # type: ignore[arg-type]
     finally:
         for store in stores:
             store.close()
@@ -198,25 +203,46 @@ def _carry_out(job: Job, text: str, path: Path, ranks: Serial, watch: Watch) -> 
 
 
 def _loop(
-    sampler: Sampler, commit_seconds: float, stores: list[Store], ranks: Serial, watch: Watch
-) -> None:
-    """Blocks until the plan ends or a rank is told to stop; commits as time goes by."""
+    sampler: Sampler, settings: RunSettings, stores: list[Store], ranks: Serial, watch: Watch
+) -> Commit | None:
+    """Blocks until the plan ends or a rank is told to stop; commits as they become due.
+
+    All but the plan's last block is committed here. That block is returned, on rank 0.
+    """
     blocks: list[Block] = []
-    last = time.monotonic()
+    last = time.monotonic(), sampler.sweep
     stopped = False
     while not (sampler.finished or stopped):
         blocks.append(sampler.advance())
-        size = sum(block.X.nbytes for block in blocks)
-        due = ranks.rank == 0 and time.monotonic() - last > commit_seconds
-        wishes = np.array([watch.stop(), due or size > _BUFFER_BYTES / ranks.size], dtype=float)
-        stop, commit = ranks.max(wishes)
-        stopped = bool(stop)
         if ranks.rank == 0:
             watch.progress(sampler.sweep, sampler.plan.total_sweeps)
-        if commit or stopped or sampler.finished:
+        if sampler.finished:
+            break
+        wishes = np.array([watch.stop(), _due(sampler, settings, stores, blocks, last, ranks.size)])
+        stop, commit = ranks.max(wishes.astype(float))
+        stopped = bool(stop)
+        if commit or stopped or sampler.at_last_block:
             gathered = _gather(sampler, blocks, ranks)
             ranks.on_root(lambda gathered=gathered: stores[0].append(gathered))  # type: ignore[misc]
-            blocks, last = [], time.monotonic()
+            blocks, last = [], (time.monotonic(), sampler.sweep)
+    return _gather(sampler, blocks, ranks) if sampler.finished else None
+
+
+def _due(
+    sampler: Sampler,
+    settings: RunSettings,
+    stores: list[Store],
+    blocks: list[Block],
+    last: tuple[float, int],
+    size: int,
+) -> bool:
+    """Whether this rank, one of `size`, wants a commit; `last` is when and where the last was."""
+    seconds, sweeps = time.monotonic() - last[0], sampler.sweep - last[1]
+    return (
+        any(store.pending or seconds > settings.commit_seconds for store in stores)
+        or (settings.commit_sweeps is not None and sweeps >= settings.commit_sweeps)
+        or sum(block.X.nbytes for block in blocks) > _BUFFER_BYTES / size
+    )
 
 
 def _gather(sampler: Sampler, blocks: list[Block], ranks: Serial) -> Commit | None:

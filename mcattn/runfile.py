@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from mcattn import schema
 from mcattn.action import SUMS
 from mcattn.errors import RunFileError
 from mcattn.model import CopyModel
+
+_TRIES, _PAUSE = 20, 0.05
 
 
 @dataclass(frozen=True)
@@ -48,12 +51,32 @@ def open_run(path: str | Path) -> Run:
 
     Raises
     ------
-    RunFileError : no such file, not HDF5, not a run, or a format this version cannot read.
+    RunFileError : no such file, not HDF5, not a run, a format this version cannot read, or
+        parts of the run are gone.
     """
     path = Path(path)
-    with open_hdf5(path) as f:
-        check_format(f, path)
-        return _read(f, path)
+    reason = ""
+    for _ in range(_TRIES):  # a running run may merge the parts that are just being read
+        with open_hdf5(path) as f:
+            check_format(f, path)
+            try:
+                run = _read(f, path)
+            except OSError as err:
+                reason = str(err)
+            else:
+                if not _has_holes(run):
+                    return run
+                reason = f"{path}.parts was moved, or files were removed from it"
+        time.sleep(_PAUSE)
+    raise RunFileError(f"{path} cannot be read whole: {reason}")
+
+
+def _has_holes(run: Run) -> bool:
+    """Whether rows were read as fill values, as those of a missing part are."""
+    whole = (run.sweep, run.state, run.patterns["sweep"], run.patterns["state"])
+    return any((a == -1).any() for a in whole) or any(
+        np.isnan(a).any() for a in (run.X, run.patterns["scores"])
+    )
 
 
 def open_hdf5(path: Path) -> h5py.File:

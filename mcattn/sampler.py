@@ -62,6 +62,13 @@ class Tables:
         zeros = np.zeros(states, dtype=np.int64)
         return cls(np.full(states, np.nan), zeros, zeros.copy(), np.zeros(states))
 
+    def padded(self, states: int) -> Tables:
+        """The same numbers in a plan with further states."""
+        out = Tables.empty(states)
+        for name, values in vars(self).items():
+            vars(out)[name][: len(values)] = values
+        return out
+
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -107,6 +114,11 @@ class Sampler:
     @property
     def finished(self) -> bool:
         return self.stage == len(self.plan.stages)
+
+    @property
+    def at_last_block(self) -> bool:  # the plan ends with the next block
+        last, begun = self.plan.stages[-1], self.stage == len(self.plan.stages) - 1
+        return begun and self.done >= max(last.thermalize, last.length - BLOCK)
 
     def advance(self) -> Block:
         """Do the next block of sweeps."""

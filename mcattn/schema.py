@@ -61,6 +61,16 @@ PATTERNS = (
     Field("patterns", "reason", (PATTERN,), "i4", "0 chosen point, 1 before, 2 after a switch"),
 )
 TABLE = SAMPLES + STATES + PATTERNS
+RESUME = (
+    Field("resume", "phase", (REPLICA,), "i1", "phase of the replica, as its last switch left it"),
+    Field("resume", "switched", (REPLICA,), "bool", "whether it has switched in this state"),
+    Field("resume", "scores", (REPLICA, "a", "b"), "f8", "scores S of the replica"),
+    Field("resume", "words", (REPLICA, "word"), "u8", "state of the replica's random stream"),
+    Field("resume", "step", (STATE,), "f8", "as in /states, at this checkpoint"),
+    Field("resume", "attempted", (STATE,), "i8", "as in /states, at this checkpoint"),
+    Field("resume", "accepted", (STATE,), "i8", "as in /states, at this checkpoint"),
+    Field("resume", "drift", (STATE,), "f8", "as in /states, at this checkpoint"),
+)
 
 REASON_CHOSEN, REASON_BEFORE, REASON_AFTER = 0, 1, 2
 
@@ -75,4 +85,11 @@ ATTRIBUTES = {
     "planned_sweeps": "sweeps of every replica in the whole job",
     "complete": "whether all planned sweeps are in the file",
     "versions": "versions of mcattn and the libraries that made the numbers, as JSON",
+}
+RESUME_ATTRIBUTES = {
+    "stage": "stages of the plan that are over",
+    "done": "sweeps done in the stage after them",
+    "sweep": "sweeps done in all",
+    "rows": "rows of /samples up to there (in a complete file)",
+    "patterns": "rows of /patterns up to there (in a complete file)",
 }

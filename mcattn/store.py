@@ -9,17 +9,16 @@ and renamed: no file that can be seen is ever changed, and no reader needs a loc
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import h5py
 
-from mcattn import layout
+from mcattn import layout, lock
 from mcattn.errors import RunFileError
 from mcattn.layout import Commit, Header, Part
 from mcattn.runfile import check_format, open_hdf5
@@ -41,9 +40,9 @@ class Store:
         self._path, self._header = path, header
         self._folder = parts_folder(path)
         self._parts: list[Part] = []
+        self.pending = False  # an extended run, whose file shows the old one until a commit
         with _explained(path):
-            self._folder.mkdir(exist_ok=True)
-            self._lock = _lock(self._folder / "lock", path)
+            self._lock = lock.hold(lock_file(path), path)
         try:
             self._open()
         except BaseException:
@@ -52,7 +51,9 @@ class Store:
 
     def latest(self) -> Checkpoint | None:
         """The newest checkpoint, or None if nothing was committed yet."""
-        return layout.read_checkpoint(self._parts[-1].path) if self._parts else None
+        if not self._parts:
+            return None
+        return layout.read_checkpoint(self._parts[-1].path, len(self._header.states))
 
     def append(self, commit: Commit) -> None:
         """Add a part; once this returns, a crash can no longer lose these rows."""
@@ -68,16 +69,27 @@ class Store:
             self._parts.append(part)
             merged = self._merge()
             self._write_master()
+            self.pending = False
             for old in merged:
                 old.path.unlink()
 
-    def finish(self) -> None:
-        """Replace master and parts by one plain file."""
+    def finish(self, tail: Commit) -> None:
+        """Replace master and parts by one plain file that ends with the rows of `tail`.
+
+        Its checkpoint is the one before the tail, the plan's last block: what follows from
+        there is the same under a longer plan, in which that block may be longer.
+        """
         with _explained(self._path):
-            with open_hdf5(self._path) as master:
-                _replace(self._path, lambda f: layout.copy_master(master, f, self._header))
+            rest = self._write_tail(tail)
+            # In memory, under a name in the folder to which the names of the parts are relative.
+            name = self._path.with_name(self._path.name + ".view")
+            with h5py.File(name, "w", driver="core", backing_store=False) as view:
+                layout.write_master(view, self._header, [*self._parts, rest])
+                _replace(
+                    self._path, lambda f: layout.copy_master(view, f, self._header, self._parts)
+                )
+            shutil.rmtree(self._folder)
             self.close()
-            remove_leftovers(self._path)
 
     def close(self) -> None:
         """Let go of the run; it can be resumed."""
@@ -89,10 +101,32 @@ class Store:
             temporary = _temporary(self._path)
             for leftover in [*self._folder.glob("*.tmp"), *temporary.parent.glob(temporary.name)]:
                 leftover.unlink()
+            if self._path.exists() and attributes_of(self._path)["complete"]:
+                self._parts, self.pending = self._split(), True
+                return
             self._parts, merged = _cover(self._folder)
             self._write_master()
             for path in merged:
                 path.unlink()
+
+    def _split(self) -> list[Part]:
+        """The one part that a finished run makes when it is extended."""
+        for leftover in self._folder.glob("*.h5"):
+            leftover.unlink()
+        with open_hdf5(self._path) as whole:
+            last = layout.resume_range(whole)
+            if last is None:
+                return []
+            path = self._part(0, last, 0, 0, layout.WHOLE).path
+            _replace(path, lambda f: layout.split_whole(f, whole))
+        return [layout.read_part(path, 0, last)]
+
+    def _write_tail(self, tail: Commit) -> Part:
+        """The rows after the last commit in a file that a crash makes worthless."""
+        path = self._folder / "tail.tmp"
+        with h5py.File(path, "w", locking=False) as f:
+            layout.write_part(f, self._header, tail)
+        return layout.read_part(path, 0, tail.checkpoint.sweep)
 
     def _part(self, first: int, last: int, rows: int, patterns: int, level: int) -> Part:
         path = self._folder / f"{first:015d}-{last:015d}.h5"
@@ -137,9 +171,30 @@ def has_parts(path: Path) -> bool:
     return any(parts_folder(path).glob("*.h5"))
 
 
+def committed_sweeps(path: Path) -> int:
+    """Sweeps that the parts of an unfinished run cover."""
+    return max((last for _, last, _ in _ranges(parts_folder(path))), default=0)
+
+
+def newest_commit(path: Path) -> float | None:
+    """When the newest part of an unfinished run was written; None before the first."""
+    times = []
+    for part in parts_folder(path).glob("*.h5"):
+        with suppress(FileNotFoundError):  # it was merged into another meanwhile
+            times.append(part.stat().st_mtime)
+    return max(times, default=None)
+
+
 def remove_leftovers(path: Path) -> None:
     """Remove the parts that a crash right after the end of the run left behind."""
-    shutil.rmtree(parts_folder(path), ignore_errors=True)
+    if parts_folder(path).exists():
+        with _explained(path), lock.hold(lock_file(path), path):
+            shutil.rmtree(parts_folder(path))
+
+
+def lock_file(path: Path) -> Path:
+    """The file whose lock the writer of a run holds."""
+    return parts_folder(path) / "lock"
 
 
 def attributes_of(path: Path) -> dict[str, Any]:
@@ -172,17 +227,6 @@ def _ranges(folder: Path) -> list[tuple[int, int, Path]]:
     """First and last sweep of every part, from its name."""
     names = [(path.stem.split("-"), path) for path in folder.glob("*.h5")]
     return [(int(first), int(last), path) for (first, last), path in names]
-
-
-def _lock(path: Path, run: Path) -> TextIO:
-    """An open file that no other process can lock while this one lives."""
-    file = path.open("w")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.close()
-        raise RunFileError(f"{run} is being written by another process; wait or stop it") from None
-    return file
 
 
 @contextmanager

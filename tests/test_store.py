@@ -5,6 +5,7 @@ import re
 import shutil
 from pathlib import Path
 
+import crashes
 import h5py
 import numpy as np
 import pytest
@@ -42,16 +43,25 @@ def test_the_file_holds_what_the_schema_says(whole):
         scales = {f"{field.group}/{axis}" for field in schema.TABLE for axis in field.axes}
         found = []
         f.visit(lambda name: found.append(name) if isinstance(f[name], h5py.Dataset) else None)
-        assert set(found) == scales | {field.path for field in schema.TABLE}
+        assert set(found) == scales | {field.path for field in schema.TABLE + schema.RESUME}
+        lengths["word"] = 4
+        for field in schema.RESUME:
+            assert f[field.path].dtype == np.dtype(field.dtype), field.path
+            assert f[field.path].shape == tuple(lengths[axis] for axis in field.axes), field.path
+        assert f["resume"].attrs.keys() == schema.RESUME_ATTRIBUTES.keys()
+        assert f["resume"].attrs["sweep"] == f.attrs["planned_sweeps"] - 13  # the last block's
+        assert f["resume"].attrs["rows"] == lengths["time"] - 3
 
 
 def test_the_documented_layout_is_the_schema():
     text = (ROOT / "docs" / "file-format.md").read_text()
     rows = re.findall(r"^\| `/([^`]+)` \| \(([^)]*)\) \| (\w+) \| (.+) \|$", text, re.MULTILINE)
-    expected = [(f.path, ", ".join(f.axes), f.dtype, f.meaning) for f in schema.TABLE]
+    expected = [
+        (f.path, ", ".join(f.axes), f.dtype, f.meaning) for f in schema.TABLE + schema.RESUME
+    ]
     assert rows == expected
     attributes = re.findall(r"^\| `(\w+)` \| (.+) \|$", text, re.MULTILINE)
-    assert attributes == list(schema.ATTRIBUTES.items())
+    assert attributes == [*schema.ATTRIBUTES.items(), *schema.RESUME_ATTRIBUTES.items()]
 
 
 def test_xarray_reads_the_samples_with_their_axes(whole):
@@ -111,44 +121,12 @@ def test_switches_leave_the_patterns_before_and_after(whole):
     assert high > low
 
 
-OPERATIONS = ("replace", "fsync", "unlink", "rmdir", "mkdir")
-
-
-def killed_after(operations, work):
-    """Do `work` in a child that dies, as by kill -9, at its n-th change of the file system.
-
-    Files under a temporary name cannot be seen by anyone; what can go wrong is the order of
-    creations, flushes, renames and removals, and each of them is a moment to die at.
-    Returns whether the child died.
-    """
-    child = os.fork()
-    if child == 0:
-        left = [operations]
-
-        def deadly(original):
-            def call(*args, **kwargs):
-                left[0] -= 1
-                if left[0] < 0:
-                    os._exit(99)
-                return original(*args, **kwargs)
-
-            return call
-
-        for name in OPERATIONS:
-            setattr(os, name, deadly(getattr(os, name)))
-        try:
-            work()
-        finally:
-            os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 99
-
-
 @pytest.mark.parametrize("stride", [19, pytest.param(1, marks=pytest.mark.long)])
 def test_a_crash_at_any_moment_loses_nothing(whole, tmp_path, stride):
     """Die at the first, second, ... change of the file system; go on; compare with `whole`."""
     path = tmp_path / "run.h5"
     for operations in range(0, 10_000, stride):
-        died = killed_after(operations, lambda: tiny.carry_out(path))
+        died = crashes.killed_after(operations, lambda: tiny.carry_out(path))
         if not died:
             break
         committed = mcattn.open_run(path).sweep if path.exists() else np.empty(0)
@@ -169,24 +147,14 @@ def test_a_crash_at_any_moment_loses_nothing(whole, tmp_path, stride):
 def test_repeated_crashes_lose_nothing(whole, tmp_path):
     """The same run killed again and again, each time a little later."""
     path = tmp_path / "run.h5"
-    killed_after(12, lambda: tiny.carry_out(path))
+    crashes.killed_after(12, lambda: tiny.carry_out(path))
     kills, seen = 1, 0
-    while killed_after(17, lambda: tiny.continued(path)):
+    while crashes.killed_after(17, lambda: tiny.continued(path)):
         rows = len(mcattn.open_run(path).sweep)
         assert rows >= seen
         kills, seen = kills + 1, rows
     assert kills > 10
     assert tiny.same(path, whole)
-
-
-def stop_after(sweeps):
-    """A watch that asks the run to stop once that many sweeps are done."""
-    done = [0]
-
-    def progress(now, planned):
-        done[0] = now
-
-    return run.Watch(stop=lambda: done[0] >= sweeps, progress=progress)
 
 
 def test_readers_never_disturb_a_running_run(whole, tmp_path):
@@ -209,7 +177,7 @@ def test_readers_never_disturb_a_running_run(whole, tmp_path):
 @pytest.mark.parametrize("sweeps", [1, 40, 70, 130, 400])
 def test_a_stopped_run_goes_on(whole, tmp_path, sweeps):
     path = tmp_path / "run.h5"
-    outcome = tiny.carry_out(path, stop_after(sweeps))
+    outcome = tiny.carry_out(path, tiny.stop_after(sweeps))
     assert not outcome.complete
     with pytest.raises(RunFileError, match=r"unfinished; type: mcattn resume .*run.h5"):
         tiny.carry_out(path)
@@ -230,7 +198,7 @@ def test_a_finished_run_is_left_alone(whole, tmp_path):
 
 def test_a_second_process_on_the_same_run_is_refused(tmp_path):
     path = tmp_path / "run.h5"
-    tiny.carry_out(path, stop_after(100))
+    tiny.carry_out(path, tiny.stop_after(100))
     child = os.fork()
     if child == 0:
         holder = tiny.job()
@@ -243,7 +211,9 @@ def test_a_second_process_on_the_same_run_is_refused(tmp_path):
         os._exit(0)
     while not (tmp_path / "held").exists():
         pass
-    with pytest.raises(RunFileError, match="is being written by another process"):
+    with pytest.raises(
+        RunFileError, match=r"is being written by process \d+ on \S+; wait or stop it"
+    ):
         tiny.continued(path)
     os.kill(child, 9)
     os.waitpid(child, 0)
@@ -252,7 +222,7 @@ def test_a_second_process_on_the_same_run_is_refused(tmp_path):
 
 def test_missing_parts_are_noticed(tmp_path):
     path = tmp_path / "run.h5"
-    tiny.carry_out(path, stop_after(200))
+    tiny.carry_out(path, tiny.stop_after(200))
     parts = sorted(store.parts_folder(path).glob("*.h5"))
     parts[2].unlink()
     with pytest.raises(RunFileError, match="lacks the part from sweep"):
@@ -301,7 +271,7 @@ def test_places_that_cannot_be_written_are_named(tmp_path):
 
 def test_a_run_begun_with_other_kernels_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "run.h5"
-    tiny.carry_out(path, stop_after(100))
+    tiny.carry_out(path, tiny.stop_after(100))
     now = run.versions()
     monkeypatch.setattr(run, "versions", lambda: {**now, "kernels": "0000"})
     with pytest.raises(RunFileError, match="begun with other kernels"):

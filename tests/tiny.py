@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 import tomli_w
 
-from mcattn import jobtext, run
+from mcattn import jobtext, run, schema, store
 from mcattn.ranks import Serial
 
 BIN = Path(sys.executable).parent
@@ -34,7 +34,11 @@ TABLE = {
 
 def job(**protocol):
     """The tiny job with some settings of its protocol changed: checked job and text."""
-    table = {**TABLE, "protocol": {**TABLE["protocol"], **protocol}}
+    return of_table({**TABLE, "protocol": {**TABLE["protocol"], **protocol}})
+
+
+def of_table(table):
+    """Checked job and text of a job given as nested tables."""
     return jobtext.parse(table, "tiny"), tomli_w.dumps(table)
 
 
@@ -46,6 +50,16 @@ def carry_out(path, watch=None, **protocol):
 
 def continued(path):
     return run.resume(Path(path), Serial(), run.Watch())
+
+
+def stop_after(sweeps):
+    """A watch that asks the run to stop once that many sweeps are done."""
+    done = [0]
+
+    def progress(now, planned):
+        done[0] = now
+
+    return run.Watch(stop=lambda: done[0] >= sweeps, progress=progress)
 
 
 def write_job(path, **protocol):
@@ -64,6 +78,13 @@ def content(path):
         )
         found |= {f"@{name}": value for name, value in f.attrs.items()}
     return found
+
+
+def samples(path):
+    """The datasets of /samples, by name."""
+    found = content(path)
+    names = [field.path for field in schema.SAMPLES]
+    return {name.split("/")[1]: found[name] for name in names}
 
 
 def same(one, other):
@@ -86,3 +107,8 @@ def command(*arguments, ranks=0, cwd=None, environment=None, timeout=120):
         text=True,
         timeout=timeout,
     )
+
+
+def reached(path):
+    """Sweeps that an unfinished run has committed."""
+    return store.committed_sweeps(Path(path))

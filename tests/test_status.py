@@ -1,0 +1,118 @@
+"""What `mcattn status` says of runs that go on, have ended or were killed."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+import tiny
+
+from mcattn import lock, run, status, store
+from mcattn.errors import RunFileError
+
+
+def test_a_finished_run(tmp_path):
+    path = tmp_path / "run.h5"
+    tiny.carry_out(path)
+    now = status.read(path)
+    assert (now.state, now.sweep, now.committed) == ("finished", now.planned, now.planned)
+    assert now.rows == 64
+    assert now.holder is now.rate is now.left is now.ranks is None
+    assert 0 <= now.checkpoint_age < 100
+    assert 0.1 < now.measures["lowest acceptance of a state"] <= now.measures["acceptance"] < 0.9
+    assert now.measures["drift of the caches"] < 1e-10
+
+
+def test_a_stopped_run_tells_what_was_committed(tmp_path):
+    path = tmp_path / "run.h5"
+    outcome = tiny.carry_out(path, tiny.stop_after(130))
+    now = status.read(path)
+    assert (now.state, now.sweep, now.planned) == ("interrupted", outcome.sweep, outcome.planned)
+    assert f"nobody; go on with: mcattn resume {path}" in status.lines(now)
+
+
+def test_nothing_committed_yet(tmp_path):
+    path = tmp_path / "run.h5"
+    job, text = tiny.job()
+    header = run._header(job, text, job.protocol.plan(), None)
+    held = store.Store(path, header)
+    now = status.read(path)
+    assert (now.state, now.sweep, now.checkpoint_age) == ("running", 0, None)
+    assert now.holder == lock.this_process()
+    assert now.measures == {}
+    assert "checkpoint  none yet" in status.lines(now)
+    held.close()
+    assert status.read(path).holder is None
+
+
+def test_looking_never_keeps_a_run_from_its_lock(tmp_path):
+    """A look takes the lock for a moment; taking it for good waits that moment."""
+    path = tmp_path / "parts" / "lock"
+    lock.hold(path, tmp_path).close()
+    child = os.fork()
+    if child == 0:
+        end = time.monotonic() + 2
+        while time.monotonic() < end:
+            lock.holder(path, tmp_path)
+        os._exit(0)
+    for _ in range(100):
+        lock.hold(path, tmp_path).close()
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+def test_a_full_disk_does_not_stop_the_pulse(tmp_path):
+    status.Pulse(tmp_path / "no_such_run.h5", 1)(1, 2)
+
+
+def test_running_and_killed(tmp_path):
+    """Commits are rare here: what the run tells between them comes from its side file."""
+    job = tiny.write_job(tmp_path / "job.toml", sweeps=[900_000, 100], every=100)
+    words = [tiny.MPIEXEC, "-n", "2", tiny.BIN / "mcattn", "run", job, "-o", "r.h5"]
+    words += ["--set", "run.commit_sweeps=500", "--set", "run.commit_seconds=1000"]
+    child = subprocess.Popen([str(w) for w in words], cwd=tmp_path, stderr=subprocess.DEVNULL)
+    path = tmp_path / "r.h5"
+    try:
+        watch = [str(tiny.BIN / "mcattn"), "status", str(path), "--json", "--watch"]
+        while not path.exists():
+            time.sleep(0.05)
+        looking = subprocess.Popen(watch, stdout=subprocess.PIPE, text=True)
+        while (now := status.read(path)).rate is None:
+            time.sleep(0.1)
+        assert now.state == "running"
+        assert now.ranks == 2
+        assert 0 < now.sweep < now.planned
+        assert now.left == pytest.approx((now.planned - now.sweep) / now.rate)
+        assert now.silent < 30
+        assert f"written by  {now.holder}, 2 ranks, last heard of" in status.lines(now)
+        pid = int(now.holder.split()[1])
+        os.kill(pid, signal.SIGKILL)
+        child.wait(timeout=60)
+    finally:
+        child.kill()
+        child.wait()
+    told = [json.loads(line) for line in looking.communicate(timeout=60)[0].splitlines()]
+    assert told[0]["state"] == "running"
+    assert told[-1]["state"] == "interrupted"
+    after = status.read(path)
+    assert after.state == "interrupted"
+    assert after.rate is None
+    assert after.sweep == after.committed >= now.committed
+    assert (after.measures == {}) == (after.rows == 0)
+
+
+def test_what_is_no_run_is_said(tmp_path):
+    with pytest.raises(RunFileError, match="does not exist"):
+        status.read(tmp_path / "none.h5")
+    done = tiny.command("status", "none.h5", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "none.h5 does not exist; expected a run file" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(None, "unknown time"), (3, "3 s"), (90, "1.5 min"), (90_000, "1.0 d")]
+)
+def test_times_are_spoken(seconds, text):
+    assert status.spoken(seconds) == text
