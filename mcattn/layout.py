@@ -16,14 +16,17 @@ import numpy as np
 
 from mcattn import schema
 from mcattn.action import SUMS
-from mcattn.protocols import States
+from mcattn.ladder import Ladder
+from mcattn.protocols import States, placed
+from mcattn.records import Checkpoint, Exchanged, Pattern, Tables
 from mcattn.runfile import open_hdf5
-from mcattn.sampler import Checkpoint, Pattern, Tables
 
 _CHUNK_NUMBERS = 32768
 _POSITION = ("stage", "done", "sweep")
 _REPLICAS = ("phase", "switched", "scores", "words")
 _TABLES = ("step", "attempted", "accepted", "drift")
+_EXCHANGED = ("place", "attempted", "accepted", "chance")
+_GROUPS = ("states", "exchanges")  # written anew with every part; the newest counts
 _UNSCALED = "This is a netCDF dimension but not a netCDF variable."
 
 
@@ -35,6 +38,7 @@ class Header:
     states: States
     replicas: int
     L: int
+    ladder: Ladder | None = None
 
     def shape(self, field: schema.Field) -> tuple[int, ...]:
         """Lengths of a field's axes after the first."""
@@ -82,10 +86,12 @@ def write_part(f: h5py.File, header: Header, commit: Commit) -> None:
     for field in schema.PATTERNS:
         values = [getattr(pattern, field.name) for pattern in commit.patterns]
         _dataset(f, field, np.array(values).reshape(len(values), *header.shape(field)))
-    _write_states(f, header, commit.checkpoint.tables)
+    _write_states(f, header, commit.checkpoint.tables, commit.checkpoint.exchanged)
     group = f.create_group("resume")
     for name in _POSITION:
         group.attrs[name] = getattr(commit.checkpoint, name)
+    group.attrs["exchanges"] = commit.checkpoint.exchanged.done
+    group.create_dataset("state", data=commit.checkpoint.exchanged.state)
     for name in _REPLICAS:
         group.create_dataset(name, data=getattr(commit.checkpoint, name))
 
@@ -103,7 +109,10 @@ def read_checkpoint(path: Path) -> Checkpoint:
         group = f["resume"]
         stage, done, sweep = (int(group.attrs[name]) for name in _POSITION)
         tables = Tables(*(f[f"states/{name}"][:] for name in _TABLES))
-        return Checkpoint(stage, done, sweep, tables, *(group[name][:] for name in _REPLICAS))
+        counts = (f[f"exchanges/{name}"][:] for name in _EXCHANGED)
+        exchanged = Exchanged(group["state"][:], int(group.attrs["exchanges"]), *counts)
+        replicas = (group[name][:] for name in _REPLICAS)
+        return Checkpoint(stage, done, sweep, tables, exchanged, *replicas)
 
 
 def join_parts(f: h5py.File, parts: list[Part], merged: Part) -> None:
@@ -119,7 +128,7 @@ def join_parts(f: h5py.File, parts: list[Part], merged: Part) -> None:
                 if length := part.length(field):
                     target[end : end + length] = file[field.path][:]
                     end += length
-        for name in ("states", "resume"):
+        for name in (*_GROUPS, "resume"):
             files[-1].copy(name, f)
 
 
@@ -130,9 +139,11 @@ def write_master(f: h5py.File, header: Header, parts: list[Part]) -> None:
         _view(f, field, parts, header.shape(field))
     if parts:
         with open_hdf5(parts[-1].path) as newest:
-            newest.copy("states", f)
+            for name in _GROUPS:
+                newest.copy(name, f)
     else:
-        _write_states(f, header, Tables.empty(len(header.states)))
+        nothing = Exchanged.nothing(np.zeros(0), len(header.states), header.ladder)
+        _write_states(f, header, Tables.empty(len(header.states)), nothing)
     _describe(f)
 
 
@@ -149,20 +160,26 @@ def copy_master(master: h5py.File, f: h5py.File, header: Header) -> None:
         slab = 16 * storage["chunks"][0] if storage else 1
         for start in range(0, len(source), slab):
             target[start : start + slab] = source[start : start + slab]
-    for field in schema.STATES:
+    for field in schema.STATES + schema.EXCHANGES:
         _dataset(f, field, master[field.path][:])
     _describe(f)
 
 
-def _write_states(f: h5py.File, header: Header, tables: Tables) -> None:
+def _write_states(f: h5py.File, header: Header, tables: Tables, exchanged: Exchanged) -> None:
+    states = placed(header.states, header.ladder, exchanged.place)
     for field in schema.STATES:
-        owner = tables if field.name in _TABLES else header.states
+        owner = tables if field.name in _TABLES else states
         _dataset(f, field, getattr(owner, field.name))
+    pairs = header.ladder.pairs if header.ladder else np.zeros((2, 0))
+    columns = {"low": pairs[0], "high": pairs[1]}
+    columns |= {name: getattr(exchanged, name) for name in _EXCHANGED}
+    for field in schema.EXCHANGES:
+        _dataset(f, field, columns[field.name])
 
 
 def _dataset(f: h5py.File, field: schema.Field, values: np.ndarray) -> None:
     values = np.asarray(values, dtype=field.dtype)
-    storage = _storage(values.shape) if field.group != "states" else {}
+    storage = _storage(values.shape) if field.group not in _GROUPS else {}
     f.create_dataset(field.path, data=values, **storage)
 
 

@@ -39,6 +39,25 @@ def default_step(model: CopyModel, chi: float) -> float:
     return 2.5 * math.sqrt(model.g_s / chi)
 
 
+def couplings(
+    model: CopyModel,
+    P: np.ndarray,
+    chi: np.ndarray,
+    bias_center: np.ndarray,
+    bias_strength: np.ndarray,
+    step: np.ndarray,
+) -> np.ndarray:
+    """What the kernels know of states, shape (COUPLINGS, k); the arguments have shape (k,)."""
+    out = simd.aligned((weight.COUPLINGS, len(P)))
+    out[weight.GAIN] = chi * P / (2 * model.kappa)
+    out[weight.RIDGE] = model.kappa / (model.g_w * P)
+    out[weight.PRIOR] = chi / (2 * model.g_s)
+    out[weight.BIAS] = bias_strength / 2
+    out[weight.CENTER] = bias_center
+    out[weight.STEP] = step
+    return out
+
+
 class Replicas:
     """Replicas first .. first + count - 1 of a run, on one process.
 
@@ -101,15 +120,24 @@ class Replicas:
         step: np.ndarray,
     ) -> None:
         """Put every replica in its state; all arguments have shape (r,)."""
-        P, chi, model = self._padded(P), self._padded(chi), self.model
-        self._coupling[weight.GAIN] = chi * P / (2 * model.kappa)
-        self._coupling[weight.RIDGE] = model.kappa / (model.g_w * P)
-        self._coupling[weight.PRIOR] = chi / (2 * model.g_s)
-        self._coupling[weight.BIAS] = self._padded(bias_strength) / 2
-        self._coupling[weight.CENTER] = self._padded(bias_center)
-        self._coupling[weight.STEP] = self._padded(step)
-        eps = self._coupling[weight.RIDGE].min() / self._p.max()
-        self._terms = weight.series_terms(model.L, eps, model.attention)
+        rows = (self._padded(row) for row in (P, chi, bias_center, bias_strength, step))
+        each = np.arange(self.count)
+        self.assign(couplings(self.model, *rows), each, each)
+
+    def assign(self, coupling: np.ndarray, state: np.ndarray, present: np.ndarray) -> None:
+        """Put every replica in a state of a table.
+
+        Parameters
+        ----------
+        coupling : the table, shape (COUPLINGS, k).
+        state : states of the replicas, shape (r,).
+        present : states of all replicas of the run. They decide which logarithm the kernels
+            use, so that it does not depend on who shares a rank.
+        """
+        self._coupling[:, : self.count] = coupling[:, state]
+        self._coupling[:, self.count :] = coupling[:, state[-1:]]
+        eps = coupling[weight.RIDGE, present].min() / self._p.max()
+        self._terms = weight.series_terms(self.model.L, eps, self.model.attention)
 
     def advance(self, sweeps: int, every: int = 0, done: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Do some sweeps.
@@ -139,6 +167,15 @@ class Replicas:
             linear.run(self._scores, *shared, *scratch, *args, sweeps, every, done)
         X = np.moveaxis(out, 1, 2)[:, : self.count].copy()
         return X, self._accepted[: self.count].astype(np.int64)
+
+    def sums(self) -> np.ndarray:
+        """The five sums of the patterns as they are, shape (r, 5)."""
+        out = simd.aligned((5, self._lanes))
+        if self._softmax:
+            softmax.measure(self._scores, self._sums, out)
+        else:
+            linear.measure(self._sums, self.model.L, out)
+        return np.ascontiguousarray(out.T[: self.count])
 
     def refresh(self) -> np.ndarray:
         """Recompute every cache from the scores; the largest error the caches had, shape (r,).

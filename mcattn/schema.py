@@ -11,6 +11,7 @@ FORMAT = "mcattn run"
 FORMAT_VERSION = 1
 
 TIME, REPLICA, STATE, PATTERN = "time", "replica", "state", "pattern"
+LADDER, PAIR = "ladder", "pair"
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,15 @@ PATTERNS = (
     Field("patterns", "state", (PATTERN,), "i4", "row of /states in which the replica was"),
     Field("patterns", "reason", (PATTERN,), "i4", "0 chosen point, 1 before, 2 after a switch"),
 )
-TABLE = SAMPLES + STATES + PATTERNS
+EXCHANGES = (
+    Field("exchanges", "low", (PAIR,), "i4", "row of /states of the pair's lower state"),
+    Field("exchanges", "high", (PAIR,), "i4", "row of /states of the pair's upper state"),
+    Field("exchanges", "attempted", (LADDER, PAIR), "i8", "swaps proposed while rows were taken"),
+    Field("exchanges", "accepted", (LADDER, PAIR), "i8", "swaps accepted while rows were taken"),
+    Field("exchanges", "chance", (LADDER, PAIR), "f8", "sum of their acceptance probabilities"),
+    Field("exchanges", "place", (STATE,), "f8", "where on the ladder's path; n is its n-th point"),
+)
+TABLE = SAMPLES + STATES + PATTERNS + EXCHANGES
 
 REASON_CHOSEN, REASON_BEFORE, REASON_AFTER = 0, 1, 2
 
@@ -67,7 +76,7 @@ ATTRIBUTES = {
     "format_version": "version of this layout",
     "job": "the job file as TOML text, with command-line settings merged in",
     "model": "the CopyModel as JSON",
-    "protocol": "kind of the protocol: hysteresis or fixed",
+    "protocol": "kind of the protocol: hysteresis, fixed or tempering",
     "seed": "seed of every random stream of the run",
     "switch": "(low, high): a replica turns to copy above high in m, back to uniform below low",
     "planned_sweeps": "sweeps of every replica in the whole job",

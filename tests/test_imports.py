@@ -17,10 +17,11 @@ ORDER = (
     ("store", "progress", "interrupts"),
     ("layout",),
     ("sampler",),
-    ("replicas", "ranks", "jobtext", "runfile"),
+    ("exchange",),
+    ("replicas", "ranks", "jobtext", "runfile", "records"),
     ("jobfile", "streams", "schema", "phases", "theory", "linear_exact"),
     ("protocols", "landscape", "linear_landscape"),
-    ("action",),
+    ("action", "ladder"),
     ("model",),
     ("errors",),
 )
@@ -61,7 +62,7 @@ def test_core_imports_run_down(path):
         if room == "analysis":
             assert path.stem == "cli"
         elif room == "kernels":
-            assert path.stem in ("replicas", "run")
+            assert path.stem in ("replicas", "exchange", "run")
         elif room in RANK:
             assert RANK[room] >= RANK[path.stem], f"{path.stem} imports {room} uphill"
 
