@@ -84,7 +84,7 @@ def test_analysis_never_samples(path):
     ("library", "homes"),
     [
         ("mpi4py", {"ranks"}),
-        ("matplotlib", {"figures"}),
+        ("matplotlib", {"figures", "ladder_figure"}),
         ("typer", {"cli"}),
         ("h5py", {"runfile", "layout", "store"}),
         ("numba", {"jit", "simd"}),

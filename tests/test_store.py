@@ -180,16 +180,6 @@ def test_repeated_crashes_lose_nothing(whole, tmp_path):
     assert tiny.same(path, whole)
 
 
-def stop_after(sweeps):
-    """A watch that asks the run to stop once that many sweeps are done."""
-    done = [0]
-
-    def progress(now, planned):
-        done[0] = now
-
-    return run.Watch(stop=lambda: done[0] >= sweeps, progress=progress)
-
-
 def test_readers_never_disturb_a_running_run(whole, tmp_path):
     path = tmp_path / "run.h5"
     readable = mcattn.open_run(whole)
@@ -210,7 +200,7 @@ def test_readers_never_disturb_a_running_run(whole, tmp_path):
 @pytest.mark.parametrize("sweeps", [1, 40, 70, 130, 400])
 def test_a_stopped_run_goes_on(whole, tmp_path, sweeps):
     path = tmp_path / "run.h5"
-    outcome = tiny.carry_out(path, stop_after(sweeps))
+    outcome = tiny.carry_out(path, tiny.stop_after(sweeps))
     assert not outcome.complete
     with pytest.raises(RunFileError, match=r"unfinished; type: mcattn resume .*run.h5"):
         tiny.carry_out(path)
@@ -231,7 +221,7 @@ def test_a_finished_run_is_left_alone(whole, tmp_path):
 
 def test_a_second_process_on_the_same_run_is_refused(tmp_path):
     path = tmp_path / "run.h5"
-    tiny.carry_out(path, stop_after(100))
+    tiny.carry_out(path, tiny.stop_after(100))
     child = os.fork()
     if child == 0:
         holder = tiny.job()
@@ -253,7 +243,7 @@ def test_a_second_process_on_the_same_run_is_refused(tmp_path):
 
 def test_missing_parts_are_noticed(tmp_path):
     path = tmp_path / "run.h5"
-    tiny.carry_out(path, stop_after(200))
+    tiny.carry_out(path, tiny.stop_after(200))
     parts = sorted(store.parts_folder(path).glob("*.h5"))
     parts[2].unlink()
     with pytest.raises(RunFileError, match="lacks the part from sweep"):
@@ -302,7 +292,7 @@ def test_places_that_cannot_be_written_are_named(tmp_path):
 
 def test_a_run_begun_with_other_kernels_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "run.h5"
-    tiny.carry_out(path, stop_after(100))
+    tiny.carry_out(path, tiny.stop_after(100))
     now = run.versions()
     monkeypatch.setattr(run, "versions", lambda: {**now, "kernels": "0000"})
     with pytest.raises(RunFileError, match="begun with other kernels"):

@@ -32,15 +32,28 @@ TABLE = {
 }
 
 
-def job(**protocol):
-    """The tiny job with some settings of its protocol changed: checked job and text."""
-    table = {**TABLE, "protocol": {**TABLE["protocol"], **protocol}}
+def job(only=None, **protocol):
+    """The tiny job with some settings of its protocol changed: checked job and text.
+
+    only : a whole protocol instead of the tiny job's.
+    """
+    table = {**TABLE, "protocol": only or {**TABLE["protocol"], **protocol}}
     return jobtext.parse(table, "tiny"), tomli_w.dumps(table)
 
 
-def carry_out(path, watch=None, **protocol):
+def stop_after(sweeps):
+    """A watch that asks the run to stop once that many sweeps are done."""
+    done = [0]
+
+    def progress(now, planned):
+        done[0] = now
+
+    return run.Watch(stop=lambda: done[0] >= sweeps, progress=progress)
+
+
+def carry_out(path, watch=None, only=None, **protocol):
     """Run the tiny job in this process."""
-    checked, text = job(**protocol)
+    checked, text = job(only, **protocol)
     return run.start(checked, text, Path(path), Serial(), watch or run.Watch())
 
 
@@ -48,8 +61,8 @@ def continued(path):
     return run.resume(Path(path), Serial(), run.Watch())
 
 
-def write_job(path, **protocol):
-    path.write_text(job(**protocol)[1])
+def write_job(path, only=None, **protocol):
+    path.write_text(job(only, **protocol)[1])
     return path
 
 
