@@ -43,8 +43,9 @@ def _ladder(axes: Axes, result: TemperingResult) -> None:
     m = [s.m.value for s in result.states]
     dots = axes.scatter(P, chi, c=m, s=14, cmap="cividis", vmin=0, zorder=3)
     axes.set(xlabel="training sequences $P$", ylabel=r"$\chi$")
+    axes.margins(0.08)
     for k in (0, len(P) - 1):
-        axes.annotate(str(k), (P[k], chi[k]), (4, 3), textcoords="offset points", fontsize=6)
+        axes.annotate(str(k), (P[k], chi[k]), (4, -2), textcoords="offset points", fontsize=6)
     assert axes.figure is not None
     axes.figure.colorbar(dots, ax=axes, label="copy overlap $m$")
 

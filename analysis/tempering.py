@@ -102,7 +102,7 @@ def analyze(run: Run) -> TemperingResult:
     pairs = _pairs(run)
     trips, upward = travel(run.state, count)
     barrier = sum(1 - pair.acceptance for pair in pairs) if len(pairs) == count - 1 else NAN
-    recommended = math.ceil(2 * barrier) + 1 if math.isfinite(barrier) else 0
+    recommended = round(2 * barrier) + 1 if math.isfinite(barrier) else 0
     works, verdict = judge(states, pairs, trips, upward)
     rows = np.unique(np.linspace(0, len(run.sweep) - 1, _PATH_ROWS).astype(int))
     return TemperingResult(
@@ -226,7 +226,7 @@ def _pairs(run: Run) -> tuple[Pair, ...]:
 
 def _warnings(run: Run, count: int, pairs: tuple[Pair, ...], recommended: int) -> list[str]:
     found = []
-    if count < recommended - 1:
+    if count < recommended:
         found.append(f"{count} states; about {recommended} suit this path (2 Lambda + 1)")
     if any(pair.acceptance < GAP for pair in pairs):
         found.append("a pair rejects nearly always: Lambda and the number of states are too small")

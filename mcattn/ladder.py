@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy import special
 
 
 @dataclass(frozen=True)
@@ -81,17 +82,20 @@ class Ladder:
 def respaced(place: np.ndarray, rejection: np.ndarray) -> np.ndarray:
     """Places at which neighbours of a chain should reject equally often; the ends stay.
 
-    The rejection rates r of neighbours add up along the path to the communication barrier,
-    whatever the number of states; places at equal steps of that sum have equal rates
-    (Syed, Bouchard-Cote, Deligiannidis and Doucet, arXiv:1905.02939). Linear between the states.
+    Where the actions of both states are nearly Gaussian, a pair at distance d rejects with
+    probability erf(c d). So the inverse error function of the rates adds up along the path,
+    however far apart the states are, and equal steps of the sum have equal rates. For small
+    rates it is their sum, the communication barrier (Syed, Bouchard-Cote, Deligiannidis and
+    Doucet, arXiv:1905.02939). Linear between the states.
 
     Parameters
     ----------
     place : places of the states, shape (k,), rising.
     rejection : rates of the pairs (0, 1), (1, 2), ..., shape (k - 1,).
     """
-    rates = np.maximum(rejection, 1e-6)  # equal states stay apart
-    barrier = np.concatenate([[0.0], np.cumsum(rates)])
+    # Equal states stay apart, and a rate of 1 says no more than "far".
+    rates = np.clip(rejection, 1e-6, 0.999)
+    barrier = np.concatenate([[0.0], np.cumsum(special.erfinv(rates))])
     new = np.interp(np.linspace(0, barrier[-1], len(place)), barrier, place)
     new[0], new[-1] = place[0], place[-1]
     return new

@@ -125,6 +125,7 @@ class Sampler:
 
     def _enter(self, stage: Stage) -> None:
         self.switched[:] = False
+        self.exchanged.clear()
         if stage.restart or self.plan.ladder is None:
             self.exchanged.state[:] = stage.states
         if stage.restart:

@@ -170,7 +170,7 @@ def test_the_numbers_belong_to_seed_ladder_and_exchange():
 
 def test_two_states_swap_as_often_as_they_should():
     """Frozen patterns: the pair swaps with chance e^R one way and 1 the other; |z| < 4."""
-    ladder = ladder_of((2,), ladders=400)
+    ladder = ladder_of((2,), ladders=400, spread=0.15)
     exchanger, now, table = begun(ladder)
     X = np.tile(random_sums(MODEL, 2, seed=3), (400, 1))
     F = [[total_action(X[r], MODEL, ladder, k) for k in (0, 1)] for r in (0, 1)]
