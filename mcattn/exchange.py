@@ -7,8 +7,6 @@ Axes: r replica of the whole run, k state, l ladder, p pair.
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 
 from mcattn import ladder as ladder_room
@@ -28,11 +26,11 @@ class Exchanger:
         self._ladder, self._seed, self._V = ladder, seed, float(model.V)
         self._tokens = model.token_groups
         self._numbers, self._stretch = np.zeros(0), -1
-        largest = max(group.shape[1] for group in ladder.groups)
-        lanes = -(-ladder.ladders * largest // simd.W) * simd.W
+        sizes = [group.shape[1] for group in ladder.groups]
+        self._pairs, self._bounds = ladder.pairs, np.cumsum([0, *sizes])
+        lanes = -(-ladder.ladders * max(sizes) // simd.W) * simd.W
         self._work = simd.aligned((exchange.WORK, lanes))
-        ends = np.cumsum([0, *(group.shape[1] for group in ladder.groups)])
-        self._columns = [slice(a, b) for a, b in pairwise(ends)]
+        self._holder = np.empty((ladder.ladders, ladder.states), dtype=np.int64)
 
     def due(self, sweeps: int) -> bool:
         """Whether to exchange after so many sweeps of a stage."""
@@ -47,42 +45,18 @@ class Exchanger:
         coupling : of every state, shape (COUPLINGS, k).
         into : the map from replicas to states, and the counts; changed.
         """
-        luck = self._luck(into.done)
+        luck, groups = self._luck(into.done), len(self._ladder.groups)
         if self._ladder.pairing == "random":
-            groups = (luck[:, 0] * len(self._columns)).astype(int)
+            group = (luck[:, 0] * groups).astype(np.int64)
         else:
-            groups = np.full(self._ladder.ladders, into.done % len(self._columns))
+            group = np.full(len(luck), into.done % groups)
         into.done += 1
-        moved = False
-        for g in np.unique(groups):
-            moved |= self._propose(X, coupling, into, luck, int(g), np.flatnonzero(groups == g))
-        return moved
-
-    def _propose(
-        self,
-        X: np.ndarray,
-        coupling: np.ndarray,
-        into: Exchanged,
-        luck: np.ndarray,
-        group: int,
-        ladders: np.ndarray,
-    ) -> bool:
-        """Decide the pairs of one group in some of the ladders."""
-        low, high = self._ladder.groups[group]
-        replicas = into.state.reshape(self._ladder.ladders, -1)
-        first = self._ladder.states * np.arange(self._ladder.ladders)[:, None]
-        holder = (np.argsort(replicas, axis=1) + first)[ladders]
-        shape = (len(ladders), len(low))
-        chance, swapped = np.empty(shape), np.empty(shape, dtype=np.int64)
-        exchange.swap(
-            X, into.state, holder, low, high, np.ascontiguousarray(luck[ladders, 1 : 1 + len(low)]),
-            coupling, *self._tokens, self._V, self._work, chance, swapped,
+        moved = exchange.swap(
+            X, into.state, group, self._pairs, self._bounds, luck, coupling,
+            *self._tokens, self._V, self._holder, self._work,
+            into.attempted, into.accepted, into.chance,
         )  # fmt: skip
-        here = self._columns[group]
-        into.attempted[ladders, here] += 1
-        into.accepted[ladders, here] += swapped
-        into.chance[ladders, here] += chance
-        return bool(swapped.any())
+        return moved > 0
 
     def _luck(self, number: int) -> np.ndarray:
         """The uniform numbers of an exchange, shape (l, 1 + largest group)."""

@@ -36,7 +36,7 @@ class Ladder:
     pairing: str
     tune_rounds: int
 
-    @property
+    @cached_property
     def states(self) -> int:
         return math.prod(self.shape)
 
@@ -59,7 +59,7 @@ class Ladder:
     @cached_property
     def pairs(self) -> np.ndarray:
         """All pairs, group after group, shape (2, p)."""
-        return np.concatenate(self.groups, axis=1)
+        return np.ascontiguousarray(np.concatenate(self.groups, axis=1))
 
     def start(self) -> np.ndarray:
         """Places of the states before any tuning: evenly from the first point to the last.

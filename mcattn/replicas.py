@@ -78,6 +78,7 @@ class Replicas:
         self._weights = simd.aligned(L * L * lanes if self._softmax else 0)
         self._rows = simd.aligned((3 if self._softmax else 1, L * lanes))
         self._sums = simd.aligned((4, lanes))
+        self._measured = simd.aligned((5, lanes))
         self._coupling = simd.aligned((weight.COUPLINGS, lanes))
         self._stream = simd.aligned((stream.WORDS, lanes), np.int64)
         self._moduli = simd.aligned((moves.MODULI, lanes))
@@ -121,23 +122,22 @@ class Replicas:
     ) -> None:
         """Put every replica in its state; all arguments have shape (r,)."""
         rows = (self._padded(row) for row in (P, chi, bias_center, bias_strength, step))
-        each = np.arange(self.count)
-        self.assign(couplings(self.model, *rows), each, each)
+        table = couplings(self.model, *rows)
+        self.choose_logarithm(table)
+        self.assign(table, np.arange(self.count))
 
-    def assign(self, coupling: np.ndarray, state: np.ndarray, present: np.ndarray) -> None:
-        """Put every replica in a state of a table.
+    def choose_logarithm(self, coupling: np.ndarray) -> None:
+        """Take the series that is exact in all states of a table, shape (COUPLINGS, k).
 
-        Parameters
-        ----------
-        coupling : the table, shape (COUPLINGS, k).
-        state : states of the replicas, shape (r,).
-        present : states of all replicas of the run. They decide which logarithm the kernels
-            use, so that it does not depend on who shares a rank.
+        The table must be alike on all ranks: numbers must not depend on who shares one.
         """
+        eps = coupling[weight.RIDGE].min() / self._p.max()
+        self._terms = weight.series_terms(self.model.L, eps, self.model.attention)
+
+    def assign(self, coupling: np.ndarray, state: np.ndarray) -> None:
+        """Put every replica in its state, shape (r,), a column of the table."""
         self._coupling[:, : self.count] = coupling[:, state]
         self._coupling[:, self.count :] = coupling[:, state[-1:]]
-        eps = coupling[weight.RIDGE, present].min() / self._p.max()
-        self._terms = weight.series_terms(self.model.L, eps, self.model.attention)
 
     def advance(self, sweeps: int, every: int = 0, done: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Do some sweeps.
@@ -170,12 +170,11 @@ class Replicas:
 
     def sums(self) -> np.ndarray:
         """The five sums of the patterns as they are, shape (r, 5)."""
-        out = simd.aligned((5, self._lanes))
         if self._softmax:
-            softmax.measure(self._scores, self._sums, out)
+            softmax.measure(self._scores, self._sums, self._measured)
         else:
-            linear.measure(self._sums, self.model.L, out)
-        return np.ascontiguousarray(out.T[: self.count])
+            linear.measure(self._sums, self.model.L, self._measured)
+        return np.ascontiguousarray(self._measured.T[: self.count])
 
     def refresh(self) -> np.ndarray:
         """Recompute every cache from the scores; the largest error the caches had, shape (r,).

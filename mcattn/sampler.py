@@ -146,12 +146,12 @@ class Sampler:
         self._coupling = couplings(
             self.model, k.P, k.chi, k.bias_center, k.bias_strength, self.tables.step
         )
+        self.replicas.choose_logarithm(self._coupling[:, np.unique(self.exchanged.state)])
         self._assign()
 
     def _assign(self) -> None:
         """Put the replicas in their states."""
-        state = self.exchanged.state
-        self.replicas.assign(self._coupling, state[self._mine], state)
+        self.replicas.assign(self._coupling, self.exchanged.state[self._mine])
 
     def _exchange(self) -> None:
         """Let neighbours on the ladder swap states, if this is the time."""

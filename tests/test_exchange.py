@@ -272,14 +272,14 @@ def test_a_wrong_exchange_would_be_seen(monkeypatch, wrong):
     model, settings = LADDERS[name]
     swap = exchange.exchange.swap
 
-    def faulty(X, state, holder, low, high, luck, coupling, *rest):
+    def faulty(X, state, group, pairs, bounds, luck, coupling, *rest):
+        coupling = coupling.copy()
         if wrong == "sign":  # exchanging the ends of every pair's couplings turns the ratio over
-            coupling = coupling.copy()
+            low, high = pairs[:, bounds[group[0]] : bounds[group[0] + 1]]
             coupling[:, low], coupling[:, high] = coupling[:, high], coupling[:, low].copy()
         else:
-            coupling = coupling.copy()
             coupling[3] = 0.0
-        swap(X, state, holder, low, high, luck, coupling, *rest)
+        return swap(X, state, group, pairs, bounds, luck, coupling, *rest)
 
     monkeypatch.setattr(exchange.exchange, "swap", faulty)
     X, state, sampler = tempered(model, sweeps=2000, **settings)
