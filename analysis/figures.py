@@ -24,6 +24,7 @@ from matplotlib.lines import Line2D
 from mcattn.analysis.comparison import NOTHING, Theory
 from mcattn.analysis.fixed import FixedResult, StateSummary
 from mcattn.analysis.loop import DOWN, NAMES, UP, BranchPoint, HysteresisResult, Loop
+from mcattn.analysis.tempering import TemperingResult
 from mcattn.errors import JobError
 
 STYLE = Path(__file__).with_name("mcattn.mplstyle")
@@ -147,7 +148,7 @@ def save(figure: Figure, out: str | Path) -> None:
         part.unlink(missing_ok=True)
 
 
-def caption(result: Result) -> str:
+def caption(result: Result | TemperingResult) -> str:
     """Two lines that say which run this is."""
     model, chi = result.model, ""
     if isinstance(result, HysteresisResult):

@@ -10,14 +10,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from mcattn.analysis import comparison, fixed, hysteresis, series
+from mcattn.analysis import comparison, fixed, hysteresis, series, tempering
 from mcattn.analysis.fixed import FixedResult, StateSummary
 from mcattn.analysis.loop import NAMES, BranchPoint, HysteresisResult, Loop, Switching
 from mcattn.analysis.series import Estimate
+from mcattn.analysis.tempering import TemperingResult
 from mcattn.errors import RunFileError
 from mcattn.runfile import open_run
 
-Result = HysteresisResult | FixedResult
+Result = HysteresisResult | FixedResult | TemperingResult
 
 
 def analyze_file(path: str | Path) -> Result:
@@ -33,7 +34,11 @@ def analyze_file(path: str | Path) -> Result:
         return hysteresis.analyze(run)
     if run.protocol == "fixed":
         return fixed.analyze(run)
-    raise RunFileError(f"{path} is a {run.protocol} run; hysteresis and fixed runs can be analysed")
+    if run.protocol == "tempering":
+        return tempering.analyze(run)
+    raise RunFileError(
+        f"{path} is a {run.protocol} run; hysteresis, fixed and tempering runs can be analysed"
+    )
 
 
 def plot_file(path: str | Path, out: str | Path) -> None:
@@ -48,7 +53,11 @@ def plot_file(path: str | Path, out: str | Path) -> None:
 
     figures.check(out)
     result = analyze_file(path)
-    if isinstance(result, HysteresisResult):
+    if isinstance(result, TemperingResult):
+        from mcattn.analysis import ladder_figure
+
+        figure = ladder_figure.ladder_figure(result)
+    elif isinstance(result, HysteresisResult):
         points = [point for loop in result.loops for point in loop.points]
         figure = figures.hysteresis_figure(result, _lines(result, points))
     else:
@@ -56,7 +65,9 @@ def plot_file(path: str | Path, out: str | Path) -> None:
     figures.save(figure, out)
 
 
-def _lines(result: Result, points: Sequence[BranchPoint | StateSummary]) -> comparison.Theory:
+def _lines(
+    result: HysteresisResult | FixedResult, points: Sequence[BranchPoint | StateSummary]
+) -> comparison.Theory:
     """Theory over the points' range of P; nothing where they differ in something else."""
     P, chi = [point.P for point in points], {point.chi for point in points}
     if result.control != "P" or len(chi) > 1:
@@ -77,6 +88,8 @@ def print_tables(result: Result, console: Console | None = None) -> None:
         estimates = [point.m for loop in result.loops for point in loop.points]
     else:
         tables, estimates = [_states(result)], [state.m for state in result.states]
+        if isinstance(result, TemperingResult):
+            tables += [_swaps(result)]
     for title, table in tables:
         console.print(title, style="bold", markup=False)
         console.print(table)
@@ -86,6 +99,8 @@ def print_tables(result: Result, console: Console | None = None) -> None:
     missing = max((estimate.more or 0 for estimate in estimates), default=0)
     for text in _legend(result, missing):
         console.print(text, markup=False)
+    if isinstance(result, TemperingResult):
+        console.print(_travel(result), markup=False)
     for text in result.warnings:
         console.print(f"! {text}", markup=False)
 
@@ -199,7 +214,7 @@ def _points(result: HysteresisResult, loop: Loop) -> tuple[str, Table]:
     return f"Loop {loop.index}: {loop.sweeps_per_point} sweeps per point", table
 
 
-def _states(result: FixedResult) -> tuple[str, Table]:
+def _states(result: FixedResult | TemperingResult) -> tuple[str, Table]:
     """One row for each state."""
     names = ("m",) if result.model.attention == "softmax" else ("alpha", "beta")
     biased = any(state.bias_strength > 0 for state in result.states)
@@ -218,6 +233,33 @@ def _states(result: FixedResult) -> tuple[str, Table]:
             _note(state.m, state.replicas),
         )
     return f"Averages of {_model(result)}", table
+
+
+def _swaps(result: TemperingResult) -> tuple[str, Table]:
+    """One row for each pair of neighbours."""
+    table = _table(("pair", "tried", "accepted", "acceptance", "upward", "copy"))
+    for pair in result.pairs:
+        table.add_row(
+            f"{pair.low} - {pair.high}",
+            str(pair.attempted),
+            str(pair.accepted),
+            f"{pair.acceptance:.3f}" if pair.attempted else "n/a",
+            _number(result.upward[pair.low]),
+            _number(result.states[pair.low].copy_fraction),
+        )
+    return "Swaps, and in the lower state the shares of upward and of copy replicas", table
+
+
+def _travel(result: TemperingResult) -> str:
+    """Barrier, round trips and the verdict, one line each."""
+    trips = result.round_trips
+    lines = [f"Round trips: {sum(trips)}, of one replica {min(trips)} to {max(trips)}."]
+    if result.recommended:
+        lines.append(
+            f"Communication barrier Lambda = {result.barrier:.2f}: about {result.recommended} "
+            f"states suit this path; it has {len(result.states)}."
+        )
+    return "\n".join([*lines, result.verdict])
 
 
 def _table(columns: tuple[str, ...]) -> Table:

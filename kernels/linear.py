@@ -44,7 +44,7 @@ def run(
                     any_tokens(coupling, sums, new, change, V, 0, p, n)
                 _commit(scores, rows, sums, s, r, step, luck, change, row, new, accepted)
         if every > 0 and (done + t + 1) % every == 0:
-            _measure(sums, L, out[taken])
+            measure(sums, L, out[taken])
             taken += 1
     return taken
 
@@ -86,7 +86,7 @@ def _commit(scores, rows, sums, s, r, step, luck, change, row, new, accepted):
 
 
 @jit
-def _measure(sums, L, out):
+def measure(sums, L, out):
     """The five sums of every lane, |S|^2 = L q; `out` has shape (5, lane)."""
     for i in range(0, sums.shape[1], W):
         for j in range(4):

@@ -61,7 +61,7 @@ def run(
                     accepted,
                 )  # fmt: skip
         if every > 0 and (done + t + 1) % every == 0:
-            _measure(scores, sums, out[taken])
+            measure(scores, sums, out[taken])
             taken += 1
     return taken
 
@@ -118,7 +118,7 @@ def _commit(
 
 
 @jit
-def _measure(scores, sums, out):
+def measure(scores, sums, out):
     """The five sums of every lane; `out` has shape (5, lane)."""
     lanes = sums.shape[1]
     for i in range(0, lanes, W):

@@ -8,8 +8,12 @@ import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from mcattn import protocols
+from mcattn.ladder import Ladder
 from mcattn.model import CopyModel
 from mcattn.protocols import Plan
+
+CONTROLS = ("P", "chi", "bias_center", "bias_strength")
+_TUNE_EXCHANGES = 20  # a pilot round with fewer knows too little of the acceptances
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, strict=True)]
@@ -72,6 +76,18 @@ Biases = Annotated[Any, BeforeValidator(_read_biases)]
 
 def _array(value: Grid | tuple[float, ...] | float) -> np.ndarray:
     return value.values() if isinstance(value, Grid) else np.atleast_1d(value).astype(float)
+
+
+def _common(lists: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Lists of one common length; a single value stands for a list of equal ones."""
+    longest = max(lists, key=lambda name: len(lists[name]))
+    for name, values in lists.items():
+        if len(values) not in (1, len(lists[longest])):
+            raise ValueError(
+                f"{name} has {len(values)} values and {longest} has {len(lists[longest])}; "
+                "lists must have one common length"
+            )
+    return dict(zip(lists, np.broadcast_arrays(*lists.values()), strict=True))
 
 
 class Hysteresis(_Table):
@@ -148,33 +164,91 @@ class Fixed(_Table):
 
     @model_validator(mode="after")
     def _check(self) -> Fixed:
-        lengths = {name: len(values) for name, values in self._lists().items()}
-        longest = max(lengths, key=lambda name: lengths[name])
-        for name, length in lengths.items():
-            if length not in (1, lengths[longest]):
-                raise ValueError(
-                    f"{name} has {length} values and {longest} has {lengths[longest]}; "
-                    "lists must have one common length"
-                )
+        self._lists()
         if self.sweeps < self.every:
             raise ValueError(f"sweeps is {self.sweeps}; it must be at least every = {self.every}")
         return self
 
     def _lists(self) -> dict[str, np.ndarray]:
-        names = ("P", "chi", "bias_center", "bias_strength")
-        return {name: _array(getattr(self, name)) for name in names}
+        return _common({name: _array(getattr(self, name)) for name in CONTROLS})
 
     def plan(self) -> Plan:
-        P, chi, bias_center, bias_strength = np.broadcast_arrays(*self._lists().values())
         return protocols.fixed(
-            P=P,
-            chi=chi,
-            bias_center=bias_center,
-            bias_strength=bias_strength,
+            **self._lists(),
             sweeps=self.sweeps,
             thermalize=self.thermalize,
             every=self.every,
             replicas=self.replicas,
+            start=self.start,
+            pattern_replicas=self.pattern_replicas,
+        )
+
+
+class Tempering(_Table):
+    """Replicas that exchange states along a path of P, chi and bias, or in a grid of P and chi."""
+
+    kind: Literal["tempering"]
+    P: Values
+    chi: Values
+    bias_center: Biases = (0.0,)
+    bias_strength: Biases = (0.0,)
+    grid: bool = False
+    states: Count | None = None
+    ladders: Count = 1
+    exchange_every: Count = 20
+    pairing: Literal["even-odd", "random"] = "even-odd"
+    tune_rounds: Sweeps = 0
+    tune_sweeps: Count = 1000
+    start: Literal["uniform", "copy"] = "uniform"
+    sweeps: Count = 10000
+    thermalize: Sweeps = 1000
+    every: Count | None = None
+    pattern_replicas: Sweeps = 0
+
+    @model_validator(mode="after")
+    def _check(self) -> Tempering:
+        ladder = self.ladder()
+        if ladder.states < 2:
+            raise ValueError(f"{ladder.states} state makes no ladder; give at least 2")
+        if self.grid and (self.states is not None or self.tune_rounds):
+            raise ValueError("states and tune_rounds are for a ladder along a path, not for a grid")
+        if self.tune_rounds and self.tune_sweeps < _TUNE_EXCHANGES * self.exchange_every:
+            raise ValueError(
+                f"tune_sweeps is {self.tune_sweeps}; it must hold at least {_TUNE_EXCHANGES} "
+                f"exchanges, that is {_TUNE_EXCHANGES * self.exchange_every} sweeps"
+            )
+        if self.sweeps < self._every():
+            raise ValueError(
+                f"sweeps is {self.sweeps}; it must be at least every = {self._every()}"
+            )
+        return self
+
+    def _every(self) -> int:
+        return self.exchange_every if self.every is None else self.every
+
+    def ladder(self) -> Ladder:
+        lists = {name: _array(getattr(self, name)) for name in CONTROLS}
+        P, chi = lists["P"], lists["chi"]
+        if self.grid:
+            lists |= {"P": np.repeat(P, len(chi)), "chi": np.tile(chi, len(P))}
+        points = _common(lists)
+        path = (self.states or len(points["P"]),)
+        return Ladder(
+            **points,
+            shape=(len(P), len(chi)) if self.grid else path,
+            ladders=self.ladders,
+            exchange_every=self.exchange_every,
+            pairing=self.pairing,
+            tune_rounds=self.tune_rounds,
+        )
+
+    def plan(self) -> Plan:
+        return protocols.tempering(
+            ladder=self.ladder(),
+            sweeps=self.sweeps,
+            thermalize=self.thermalize,
+            tune_sweeps=self.tune_sweeps,
+            every=self._every(),
             start=self.start,
             pattern_replicas=self.pattern_replicas,
         )
@@ -192,5 +266,5 @@ class Job(_Table):
     """A whole job file."""
 
     model: Annotated[Any, BeforeValidator(_read_model)]
-    protocol: Annotated[Hysteresis | Fixed, Field(discriminator="kind")]
+    protocol: Annotated[Hysteresis | Fixed | Tempering, Field(discriminator="kind")]
     run: RunSettings = RunSettings()

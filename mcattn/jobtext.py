@@ -11,10 +11,14 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 
 from mcattn.errors import JobError
-from mcattn.jobfile import Fixed, Grid, Hysteresis, Job, RunSettings
+from mcattn.jobfile import Fixed, Grid, Hysteresis, Job, RunSettings, Tempering
 from mcattn.model import CopyModel
 
-_PROTOCOLS: dict[str, type[BaseModel]] = {"hysteresis": Hysteresis, "fixed": Fixed}
+_PROTOCOLS: dict[str, type[BaseModel]] = {
+    "hysteresis": Hysteresis,
+    "fixed": Fixed,
+    "tempering": Tempering,
+}
 
 
 def load(path: str | Path, overrides: list[str] | None = None) -> tuple[Job, str]:

@@ -16,14 +16,17 @@ import numpy as np
 
 from mcattn import schema
 from mcattn.action import SUMS
-from mcattn.protocols import States
+from mcattn.ladder import Ladder
+from mcattn.protocols import States, placed
+from mcattn.records import Checkpoint, Exchanged, Pattern, Tables, padded
 from mcattn.runfile import open_hdf5
-from mcattn.sampler import Checkpoint, Pattern, Tables
 
 _CHUNK_NUMBERS = 32768
 _POSITION = ("stage", "done", "sweep")
 _TABLES = ("step", "attempted", "accepted", "drift")
 WHOLE = 64  # a level that merging never reaches, so that a finished run's rows stay as they are
+_SMALL = ("states", "exchanges")  # groups not worth compressing
+_SWAPS = ("attempted", "accepted", "chance")
 _UNSCALED = "This is a netCDF dimension but not a netCDF variable."
 
 
@@ -35,6 +38,7 @@ class Header:
     states: States
     replicas: int
     L: int
+    ladder: Ladder | None = None
 
     def shape(self, field: schema.Field) -> tuple[int, ...]:
         """Lengths of a field's axes after the first."""
@@ -99,7 +103,14 @@ def read_checkpoint(path: Path, states: int) -> Checkpoint:
         position: dict[str, Any] = {name: int(group.attrs[name]) for name in _POSITION}
         values = {field.name: f[field.path][:] for field in schema.RESUME}
         tables = Tables(*(values.pop(name) for name in _TABLES))
-        return Checkpoint(**position, tables=tables.padded(states), **values)
+        counts = {name: values.pop(f"swaps_{name}") for name in _SWAPS}
+        exchanged = Exchanged(
+            state=values.pop("state"),
+            done=int(group.attrs["exchanges"]),
+            place=padded(values.pop("place"), states),
+            **counts,
+        )
+        return Checkpoint(**position, tables=tables.padded(states), exchanged=exchanged, **values)
 
 
 def split_whole(f: h5py.File, whole: h5py.File) -> None:
@@ -143,8 +154,12 @@ def write_master(f: h5py.File, header: Header, parts: list[Part]) -> None:
     for field in schema.SAMPLES + schema.PATTERNS:
         _view(f, field, parts, header.shape(field))
     count = len(header.states)
-    newest = read_checkpoint(parts[-1].path, count).tables if parts else Tables.empty(count)
-    _write_states(f, header, newest)
+    if parts:
+        newest = read_checkpoint(parts[-1].path, count)
+        _write_states(f, header, newest.tables, newest.exchanged)
+    else:
+        nothing = Exchanged.nothing(np.zeros(0), count, header.ladder)
+        _write_states(f, header, Tables.empty(count), nothing)
     _describe(f)
 
 
@@ -156,7 +171,7 @@ def copy_master(master: h5py.File, f: h5py.File, header: Header, parts: list[Par
     f.attrs.update(header.attributes, complete=True)
     for field in schema.SAMPLES + schema.PATTERNS:
         _copy_entries(f, field, master[field.path], len(master[field.path]))
-    for field in schema.STATES:
+    for field in schema.STATES + schema.EXCHANGES:
         _dataset(f, field, master[field.path][:])
     _describe(f)
     if parts:
@@ -180,20 +195,30 @@ def _write_checkpoint(f: h5py.File, checkpoint: Checkpoint) -> None:
     group = f.create_group("resume")
     for name in _POSITION:
         group.attrs[name] = getattr(checkpoint, name)
+    exchanged = checkpoint.exchanged
+    group.attrs["exchanges"] = exchanged.done
+    values = vars(checkpoint) | vars(checkpoint.tables)
+    values |= {"state": exchanged.state, "place": exchanged.place}
+    values |= {f"swaps_{name}": getattr(exchanged, name) for name in _SWAPS}
     for field in schema.RESUME:
-        owner = checkpoint.tables if field.name in _TABLES else checkpoint
-        group.create_dataset(field.name, data=np.asarray(getattr(owner, field.name), field.dtype))
+        group.create_dataset(field.name, data=np.asarray(values[field.name], field.dtype))
 
 
-def _write_states(f: h5py.File, header: Header, tables: Tables) -> None:
+def _write_states(f: h5py.File, header: Header, tables: Tables, exchanged: Exchanged) -> None:
+    states = placed(header.states, header.ladder, exchanged.place)
     for field in schema.STATES:
-        owner = tables if field.name in _TABLES else header.states
+        owner = tables if field.name in _TABLES else states
         _dataset(f, field, getattr(owner, field.name))
+    pairs = header.ladder.pairs if header.ladder else np.zeros((2, 0))
+    columns = {"low": pairs[0], "high": pairs[1]}
+    columns |= {name: getattr(exchanged, name) for name in ("place", *_SWAPS)}
+    for field in schema.EXCHANGES:
+        _dataset(f, field, columns[field.name])
 
 
 def _dataset(f: h5py.File, field: schema.Field, values: np.ndarray) -> None:
     values = np.asarray(values, dtype=field.dtype)
-    storage = _storage(values.shape) if field.group != "states" else {}
+    storage = _storage(values.shape) if field.group not in _SMALL else {}
     f.create_dataset(field.path, data=values, **storage)
 
 

@@ -7,10 +7,12 @@ state. Restart needs nothing but the number of the stage and the sweeps done in 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
+
+from mcattn.ladder import Ladder
 
 
 @dataclass(frozen=True)
@@ -32,13 +34,14 @@ class States:
 
 @dataclass(frozen=True)
 class Stage:
-    """A stretch of sweeps in which every replica keeps its state.
+    """A stretch of sweeps in which every replica keeps its state, or swaps it along a ladder.
 
-    states : row of the state table for every replica, shape (r,).
+    states : row of the state table for every replica, shape (r,); the first, if they swap.
     thermalize : sweeps before the first row; the steps of the states are tuned meanwhile.
     sweeps, every : sweeps while rows are taken, one row each `every` sweeps.
     restart : begin from fresh patterns, those of loop `loop`, instead of the last stage's.
     keep_patterns : store the final pattern of this many replicas.
+    respace : space the states of the ladder anew at the end; no pattern is stored before.
     """
 
     states: np.ndarray
@@ -48,6 +51,7 @@ class Stage:
     restart: bool
     loop: int
     keep_patterns: int
+    respace: bool = False
 
     @property
     def length(self) -> int:
@@ -60,13 +64,17 @@ class Stage:
 
 @dataclass(frozen=True)
 class Plan:
-    """A whole run: its states, its stages, its replicas and how they begin."""
+    """A whole run: its states, its stages, its replicas and how they begin.
+
+    ladder : along which replicas exchange their states, or None.
+    """
 
     kind: str
     states: States
     stages: tuple[Stage, ...]
     replicas: int
     start: str
+    ladder: Ladder | None = None
 
     @property
     def total_sweeps(self) -> int:
@@ -168,6 +176,49 @@ def fixed(
         keep_patterns=min(pattern_replicas, count * replicas),
     )
     return Plan("fixed", states, (stage,), count * replicas, start)
+
+
+def tempering(
+    ladder: Ladder,
+    sweeps: int,
+    thermalize: int,
+    tune_sweeps: int,
+    every: int,
+    start: str,
+    pattern_replicas: int,
+) -> Plan:
+    """Replicas that exchange states along a ladder: pilot rounds, then rows; arguments as above.
+
+    tune_sweeps : sweeps of each of the ladder's pilot rounds.
+    """
+    count, first = ladder.states, ladder.replicas()
+    zeros = np.zeros(count, dtype=int)
+    states = States(
+        **ladder.controls(ladder.start()),
+        branch=zeros,
+        loop=zeros,
+        thermalize=np.full(count, thermalize + ladder.tune_rounds * tune_sweeps),
+        sweeps=np.full(count, sweeps),
+    )
+    pilot = [
+        Stage(first, tune_sweeps, 0, every, restart=i == 0, loop=0, keep_patterns=0, respace=True)
+        for i in range(ladder.tune_rounds)
+    ]
+    stage = Stage(
+        states=first,
+        thermalize=thermalize,
+        sweeps=sweeps,
+        every=every,
+        restart=not pilot,
+        loop=0,
+        keep_patterns=min(pattern_replicas, len(first)),
+    )
+    return Plan("tempering", states, (*pilot, stage), len(first), start, ladder)
+
+
+def placed(states: States, ladder: Ladder | None, place: np.ndarray) -> States:
+    """The states at other places on their ladder's path."""
+    return states if ladder is None else replace(states, **ladder.controls(place))
 
 
 def branches(path: np.ndarray) -> np.ndarray:

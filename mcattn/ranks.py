@@ -38,6 +38,13 @@ class Serial:
         """Stack (r, ...) arrays of all ranks in replica order; None on ranks other than 0."""
         return local
 
+    def gather_everywhere(self, local: np.ndarray) -> np.ndarray:
+        """Stack (r, n) float arrays of all ranks in replica order; every rank gets it.
+
+        Every rank must hold as many rows in each call.
+        """
+        return local
+
     def gather_lists(self, local: list[T]) -> list[T]:
         """All ranks' lists joined in rank order; empty on ranks other than 0."""
         return local
@@ -60,6 +67,7 @@ class Mpi(Serial):
         self._MPI = MPI
         self._world = MPI.COMM_WORLD
         self.rank, self.size = self._world.rank, self._world.size
+        self._rows: list[int] = []  # of every rank in `gather_everywhere`
 
     def sum(self, values: np.ndarray) -> np.ndarray:
         out = np.empty_like(np.ascontiguousarray(values))
@@ -80,6 +88,13 @@ class Mpi(Serial):
         out = np.empty((sum(counts), *local.shape[1:]), dtype=local.dtype)
         row = int(np.prod(local.shape[1:]))
         self._world.Gatherv(local, (out, [n * row for n in counts]))
+        return out
+
+    def gather_everywhere(self, local: np.ndarray) -> np.ndarray:
+        self._rows = self._rows or self._world.allgather(local.shape[0])
+        out = np.empty((sum(self._rows), local.shape[1]))
+        counts = [n * local.shape[1] for n in self._rows]
+        self._world.Allgatherv(np.ascontiguousarray(local), (out, counts))
         return out
 
     def gather_lists(self, local: list[T]) -> list[T]:

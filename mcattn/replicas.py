@@ -39,6 +39,25 @@ def default_step(model: CopyModel, chi: float) -> float:
     return 2.5 * math.sqrt(model.g_s / chi)
 
 
+def couplings(
+    model: CopyModel,
+    P: np.ndarray,
+    chi: np.ndarray,
+    bias_center: np.ndarray,
+    bias_strength: np.ndarray,
+    step: np.ndarray,
+) -> np.ndarray:
+    """What the kernels know of states, shape (COUPLINGS, k); the arguments have shape (k,)."""
+    out = simd.aligned((weight.COUPLINGS, len(P)))
+    out[weight.GAIN] = chi * P / (2 * model.kappa)
+    out[weight.RIDGE] = model.kappa / (model.g_w * P)
+    out[weight.PRIOR] = chi / (2 * model.g_s)
+    out[weight.BIAS] = bias_strength / 2
+    out[weight.CENTER] = bias_center
+    out[weight.STEP] = step
+    return out
+
+
 class Replicas:
     """Replicas first .. first + count - 1 of a run, on one process.
 
@@ -59,6 +78,7 @@ class Replicas:
         self._weights = simd.aligned(L * L * lanes if self._softmax else 0)
         self._rows = simd.aligned((3 if self._softmax else 1, L * lanes))
         self._sums = simd.aligned((4, lanes))
+        self._measured = simd.aligned((5, lanes))
         self._coupling = simd.aligned((weight.COUPLINGS, lanes))
         self._stream = simd.aligned((stream.WORDS, lanes), np.int64)
         self._moduli = simd.aligned((moves.MODULI, lanes))
@@ -101,15 +121,23 @@ class Replicas:
         step: np.ndarray,
     ) -> None:
         """Put every replica in its state; all arguments have shape (r,)."""
-        P, chi, model = self._padded(P), self._padded(chi), self.model
-        self._coupling[weight.GAIN] = chi * P / (2 * model.kappa)
-        self._coupling[weight.RIDGE] = model.kappa / (model.g_w * P)
-        self._coupling[weight.PRIOR] = chi / (2 * model.g_s)
-        self._coupling[weight.BIAS] = self._padded(bias_strength) / 2
-        self._coupling[weight.CENTER] = self._padded(bias_center)
-        self._coupling[weight.STEP] = self._padded(step)
-        eps = self._coupling[weight.RIDGE].min() / self._p.max()
-        self._terms = weight.series_terms(model.L, eps, model.attention)
+        rows = (self._padded(row) for row in (P, chi, bias_center, bias_strength, step))
+        table = couplings(self.model, *rows)
+        self.choose_logarithm(table)
+        self.assign(table, np.arange(self.count))
+
+    def choose_logarithm(self, coupling: np.ndarray) -> None:
+        """Take the series that is exact in all states of a table, shape (COUPLINGS, k).
+
+        The table must be alike on all ranks: numbers must not depend on who shares one.
+        """
+        eps = coupling[weight.RIDGE].min() / self._p.max()
+        self._terms = weight.series_terms(self.model.L, eps, self.model.attention)
+
+    def assign(self, coupling: np.ndarray, state: np.ndarray) -> None:
+        """Put every replica in its state, shape (r,), a column of the table."""
+        self._coupling[:, : self.count] = coupling[:, state]
+        self._coupling[:, self.count :] = coupling[:, state[-1:]]
 
     def advance(self, sweeps: int, every: int = 0, done: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Do some sweeps.
@@ -139,6 +167,14 @@ class Replicas:
             linear.run(self._scores, *shared, *scratch, *args, sweeps, every, done)
         X = np.moveaxis(out, 1, 2)[:, : self.count].copy()
         return X, self._accepted[: self.count].astype(np.int64)
+
+    def sums(self) -> np.ndarray:
+        """The five sums of the patterns as they are, shape (r, 5)."""
+        if self._softmax:
+            softmax.measure(self._scores, self._sums, self._measured)
+        else:
+            linear.measure(self._sums, self.model.L, self._measured)
+        return np.ascontiguousarray(self._measured.T[: self.count])
 
     def refresh(self) -> np.ndarray:
         """Recompute every cache from the scores; the largest error the caches had, shape (r,).

@@ -19,8 +19,9 @@ from mcattn.layout import Commit, Header
 from mcattn.model import CopyModel
 from mcattn.protocols import Plan
 from mcattn.ranks import Serial, share
+from mcattn.records import Block, Checkpoint, Tables
 from mcattn.replicas import LANES, Replicas
-from mcattn.sampler import Block, Checkpoint, Sampler, Tables
+from mcattn.sampler import Sampler
 from mcattn.store import (
     Store,
     attributes_of,
@@ -99,6 +100,7 @@ def compile_kernels(model: CopyModel) -> None:
     tiny.start("uniform", np.ones(1))
     tiny.set_states(*np.ones((5, 1)))
     tiny.advance(1, every=1)
+    tiny.sums()
 
 
 def versions() -> dict[str, str]:
@@ -172,7 +174,7 @@ def _header(job: Job, text: str, plan: Plan, switch: tuple[float, float] | None)
         "planned_sweeps": plan.total_sweeps,
         "versions": json.dumps(versions()),
     }
-    return Header(attributes, plan.states, plan.replicas, job.model.L)
+    return Header(attributes, plan.states, plan.replicas, job.model.L, plan.ladder)
 
 
 def _carry_out(job: Job, text: str, path: Path, ranks: Serial, watch: Watch) -> Outcome:
@@ -277,6 +279,7 @@ def _gather(sampler: Sampler, blocks: list[Block], ranks: Serial) -> Commit | No
             done=sampler.done,
             sweep=sampler.sweep,
             tables=Tables(tables.step, counts[0], counts[1], drift),
+            exchanged=sampler.exchanged,
             phase=phase,
             switched=switched,
             scores=scores,

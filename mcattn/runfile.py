@@ -23,7 +23,8 @@ _TRIES, _PAUSE = 20, 0.05
 class Run:
     """The content of a run file, finished or not. Axes: t time, r replica, k state, p pattern.
 
-    `states` and `patterns` hold one array for each name of schema.STATES and schema.PATTERNS.
+    `states`, `patterns` and `exchanges` hold one array for each name of schema.STATES,
+    schema.PATTERNS and schema.EXCHANGES.
     """
 
     path: Path
@@ -40,6 +41,7 @@ class Run:
     X: np.ndarray  # (t, r, 5)
     states: dict[str, np.ndarray]  # each (k,)
     patterns: dict[str, np.ndarray]  # each (p, ...)
+    exchanges: dict[str, np.ndarray]  # empty arrays but in a tempering run
 
     @property
     def replicas(self) -> int:
@@ -125,6 +127,7 @@ def _read(f: h5py.File, path: Path) -> Run:
         X=np.stack([f[f"samples/{name}"][:] for name in SUMS], axis=-1),
         states={field.name: f[field.path][:] for field in schema.STATES},
         patterns={field.name: f[field.path][:] for field in schema.PATTERNS},
+        exchanges={field.name: f[field.path][:] for field in schema.EXCHANGES},
     )
 
 

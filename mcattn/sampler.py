@@ -8,80 +8,25 @@ Axes: t row, r replica of this rank, k state.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from mcattn import phases, schema, streams
 from mcattn.errors import JobError
+from mcattn.exchange import Exchanger
+from mcattn.ladder import respaced
 from mcattn.model import CopyModel, positive
-from mcattn.protocols import Plan, Stage, fixed
+from mcattn.protocols import Plan, Stage, fixed, placed
 from mcattn.ranks import Serial
-from mcattn.replicas import STARTS, Replicas, default_step
+from mcattn.records import Block, Checkpoint, Exchanged, Pattern, Tables
+from mcattn.replicas import STARTS, Replicas, couplings, default_step
 
 BLOCK = 32
 # Chosen by effective samples per second: within 10 % of the best step for m, q and |S|^2 in
 # both phases (benchmarks/steps.py).
 TARGET_ACCEPTANCE = 0.45
 _TUNING_GAIN = 2.0
-
-
-class Pattern(NamedTuple):
-    """One stored score pattern; `replica` counts over the whole run."""
-
-    sweep: int
-    replica: int
-    state: int
-    reason: int
-    scores: np.ndarray  # (a, b)
-    found_at: int  # sweeps done at the end of the block that found it; decides the order
-
-
-@dataclass(frozen=True)
-class Block:
-    """What one block of sweeps yields on this rank."""
-
-    sweep: np.ndarray  # (t,) sweeps done when each row was taken
-    X: np.ndarray  # (t, r, 5)
-    state: np.ndarray  # (r,)
-    patterns: list[Pattern]
-
-
-@dataclass
-class Tables:
-    """Numbers kept for every state, shape (k,) each; `step` is alike on all ranks."""
-
-    step: np.ndarray
-    attempted: np.ndarray
-    accepted: np.ndarray
-    drift: np.ndarray
-
-    @classmethod
-    def empty(cls, states: int) -> Tables:
-        zeros = np.zeros(states, dtype=np.int64)
-        return cls(np.full(states, np.nan), zeros, zeros.copy(), np.zeros(states))
-
-    def padded(self, states: int) -> Tables:
-        """The same numbers in a plan with further states."""
-        out = Tables.empty(states)
-        for name, values in vars(self).items():
-            vars(out)[name][: len(values)] = values
-        return out
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """Everything needed to go on: position in the plan and the state of all replicas."""
-
-    stage: int
-    done: int
-    sweep: int
-    tables: Tables
-    phase: np.ndarray  # (r,) of the whole run, as are the next three
-    switched: np.ndarray  # (r,)
-    scores: np.ndarray  # (r, a, b)
-    words: np.ndarray  # (r, 4)
 
 
 class Sampler:
@@ -106,7 +51,10 @@ class Sampler:
         self.plan, self.model, self._ranks, self._switch = plan, model, ranks, switch
         self._mine = slice(first, first + count)
         self.replicas = Replicas(model, seed, first, count)
+        self.states = plan.states  # as tuning has placed them
         self.tables = Tables.empty(len(plan.states))
+        self.exchanged = Exchanged.nothing(plan.stages[0].states, len(plan.states), plan.ladder)
+        self._exchanger = Exchanger(plan.ladder, model, seed) if plan.ladder else None
         self.phase = np.zeros(count, dtype=np.int8)
         self.switched = np.zeros(count, dtype=bool)  # in this stage; their patterns are stored
         self.stage = self.done = self.sweep = 0
@@ -116,20 +64,25 @@ class Sampler:
         return self.stage == len(self.plan.stages)
 
     @property
-    def at_last_block(self) -> bool:  # the plan ends with the next block
-        last, begun = self.plan.stages[-1], self.stage == len(self.plan.stages) - 1
-        return begun and self.done >= max(last.thermalize, last.length - BLOCK)
+    def at_last_block(self) -> bool:
+        """Whether the plan ends with the next block."""
+        if self.stage != len(self.plan.stages) - 1:
+            return False
+        last = self.plan.stages[-1]
+        return self.done >= last.thermalize and self.done + self._block(last.length) == last.length
 
     def advance(self) -> Block:
-        """Do the next block of sweeps."""
+        """Do the next block of sweeps, up to an exchange at most."""
         stage = self.plan.stages[self.stage]
         if self.done == 0:
             self._enter(stage)
+        if self.done == stage.thermalize:
+            self.exchanged.clear()
         warm = self.done < stage.thermalize
-        end = stage.thermalize if warm else stage.length
-        sweeps = min(BLOCK, end - self.done)
+        sweeps = self._block(stage.thermalize if warm else stage.length)
         measured = max(0, self.done - stage.thermalize)
         before = self.replicas.snapshot()
+        state = self.exchanged.state[self._mine].copy()
         # While thermalising, one row at the block's end serves to follow the phases.
         X, accepted = self.replicas.advance(
             sweeps, every=sweeps if warm else stage.every, done=0 if warm else measured
@@ -141,18 +94,24 @@ class Sampler:
         self.sweep += sweeps
         patterns = self._switches(stage, X, before, sweeps)
         if warm:
-            self._tune(stage, sweeps, accepted)
+            self._tune(sweeps, accepted)
             X, taken_at = X[:0], taken_at[:0]
         else:
-            self._count(stage, sweeps, accepted, drift)
+            self._count(sweeps, accepted, drift)
         if self.done == stage.length:
             patterns += self._chosen(stage)
+        self._exchange()
+        if self.done == stage.length:
+            if stage.respace:
+                self._respace()
             self.stage, self.done = self.stage + 1, 0
-        return Block(taken_at, X, stage.states[self._mine], patterns)
+        return Block(taken_at, X, state, patterns)
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Go on from a checkpoint, which holds the replicas of all ranks."""
         self.stage, self.done, self.sweep = checkpoint.stage, checkpoint.done, checkpoint.sweep
+        self.exchanged = checkpoint.exchanged
+        self.states = placed(self.plan.states, self.plan.ladder, self.exchanged.place)
         self.tables = checkpoint.tables
         if self._ranks.rank:  # counts are summed over ranks: only one may hold the old ones
             zeros = Tables.empty(len(self.plan.states))
@@ -162,50 +121,85 @@ class Sampler:
         self.switched = checkpoint.switched[self._mine].copy()
         self.replicas.restore(checkpoint.scores[self._mine], checkpoint.words[self._mine])
         if not self.finished and self.done:
-            self._set_states(self.plan.stages[self.stage])
+            self._set_states()
+
+    def _block(self, end: int) -> int:
+        """Sweeps of the next block: not beyond `end` nor the next exchange."""
+        sweeps = min(BLOCK, end - self.done)
+        if self.plan.ladder is None:
+            return sweeps
+        every = self.plan.ladder.exchange_every
+        return min(sweeps, every - self.done % every)
 
     def _enter(self, stage: Stage) -> None:
-        mine = stage.states[self._mine]
         self.switched[:] = False
+        self.exchanged.clear()
+        if stage.restart or self.plan.ladder is None:
+            self.exchanged.state[:] = stage.states
         if stage.restart:
-            self.replicas.start(self.plan.start, self.plan.states.chi[mine], stage.loop)
+            mine = stage.states[self._mine]
+            self.replicas.start(self.plan.start, self.states.chi[mine], stage.loop)
             self.phase[:] = phases.COPY if self.plan.start == "copy" else phases.UNIFORM
         step = self.tables.step
         for k in np.unique(stage.states):
             if np.isnan(step[k]):
                 earlier = None if stage.restart else self.plan.stages[self.stage - 1].states[0]
-                chi = self.plan.states.chi[k]
+                chi = self.states.chi[k]
                 step[k] = default_step(self.model, chi) if earlier is None else step[earlier]
-        self._set_states(stage)
+        self._set_states()
 
-    def _set_states(self, stage: Stage) -> None:
-        k, states = stage.states[self._mine], self.plan.states
-        self.replicas.set_states(
-            states.P[k], states.chi[k], states.bias_center[k], states.bias_strength[k],
-            self.tables.step[k],
-        )  # fmt: skip
+    def _set_states(self) -> None:
+        """Put the replicas in their states, with the states' steps of now."""
+        k = self.states
+        self._coupling = couplings(
+            self.model, k.P, k.chi, k.bias_center, k.bias_strength, self.tables.step
+        )
+        self.replicas.choose_logarithm(self._coupling[:, np.unique(self.exchanged.state)])
+        self._assign()
 
-    def _by_state(self, stage: Stage, sweeps: int, accepted: np.ndarray) -> np.ndarray:
+    def _assign(self) -> None:
+        """Put the replicas in their states."""
+        self.replicas.assign(self._coupling, self.exchanged.state[self._mine])
+
+    def _exchange(self) -> None:
+        """Let neighbours on the ladder swap states, if this is the time."""
+        if self._exchanger is None or not self._exchanger.due(self.done):
+            return
+        X = self._ranks.gather_everywhere(self.replicas.sums())
+        if self._exchanger.exchange(X, self._coupling, self.exchanged):
+            self._assign()
+
+    def _respace(self) -> None:
+        """Move the ladder's states to where neighbours should reject equally often."""
+        ladder, old = self.plan.ladder, self.exchanged.place
+        assert ladder is not None
+        order = np.argsort(ladder.pairs[0])
+        new = respaced(old, self.exchanged.rejection()[order])
+        self.exchanged.place = new
+        self.states = placed(self.plan.states, ladder, new)
+        self.tables.step = np.interp(new, old, self.tables.step)
+
+    def _by_state(self, sweeps: int, accepted: np.ndarray) -> np.ndarray:
         """Updates attempted and accepted on this rank, shape (2, k)."""
         out = np.zeros((2, len(self.plan.states)), dtype=np.int64)
-        mine = stage.states[self._mine]
+        mine = self.exchanged.state[self._mine]
         np.add.at(out[0], mine, sweeps * self.replicas.updates_per_sweep)
         np.add.at(out[1], mine, accepted)
         return out
 
-    def _tune(self, stage: Stage, sweeps: int, accepted: np.ndarray) -> None:
+    def _tune(self, sweeps: int, accepted: np.ndarray) -> None:
         """Move the steps towards the target acceptance, alike on all ranks."""
-        attempted, accepted = self._ranks.sum(self._by_state(stage, sweeps, accepted))
+        attempted, accepted = self._ranks.sum(self._by_state(sweeps, accepted))
         k = np.flatnonzero(attempted)
         rate = accepted[k] / attempted[k]
         self.tables.step[k] *= np.exp(_TUNING_GAIN * (rate - TARGET_ACCEPTANCE))
-        self._set_states(stage)
+        self._set_states()
 
-    def _count(self, stage: Stage, sweeps: int, accepted: np.ndarray, drift: np.ndarray) -> None:
-        attempted, accepted = self._by_state(stage, sweeps, accepted)
+    def _count(self, sweeps: int, accepted: np.ndarray, drift: np.ndarray) -> None:
+        attempted, accepted = self._by_state(sweeps, accepted)
         self.tables.attempted += attempted
         self.tables.accepted += accepted
-        np.maximum.at(self.tables.drift, stage.states[self._mine], drift)
+        np.maximum.at(self.tables.drift, self.exchanged.state[self._mine], drift)
 
     def _switches(
         self, stage: Stage, X: np.ndarray, before: np.ndarray, sweeps: int
@@ -215,10 +209,10 @@ class Sampler:
             return []
         old, self.phase = self.phase, phases.follow(X[..., 0], self.phase, *self._switch)[-1]
         found = []
-        new = (old != self.phase) & ~self.switched
+        new = (old != self.phase) & ~self.switched & (not stage.respace)
         self.switched |= new
         for r in np.flatnonzero(new):
-            replica, state = self._mine.start + int(r), int(stage.states[self._mine][r])
+            replica, state = self._mine.start + int(r), int(self.exchanged.state[self._mine][r])
             ends = (
                 (self.sweep - sweeps, schema.REASON_BEFORE, before),
                 (self.sweep, schema.REASON_AFTER, None),
@@ -237,7 +231,7 @@ class Sampler:
         scores = self.replicas.scores()
         return [
             Pattern(
-                self.sweep, r, int(stage.states[r]), schema.REASON_CHOSEN,
+                self.sweep, r, int(self.exchanged.state[r]), schema.REASON_CHOSEN,
                 scores[r - self._mine.start], self.sweep,
             )
             for r in kept

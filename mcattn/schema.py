@@ -11,6 +11,7 @@ FORMAT = "mcattn run"
 FORMAT_VERSION = 1
 
 TIME, REPLICA, STATE, PATTERN = "time", "replica", "state", "pattern"
+LADDER, PAIR = "ladder", "pair"
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,15 @@ PATTERNS = (
     Field("patterns", "state", (PATTERN,), "i4", "row of /states in which the replica was"),
     Field("patterns", "reason", (PATTERN,), "i4", "0 chosen point, 1 before, 2 after a switch"),
 )
-TABLE = SAMPLES + STATES + PATTERNS
+EXCHANGES = (
+    Field("exchanges", "low", (PAIR,), "i4", "row of /states of the pair's lower state"),
+    Field("exchanges", "high", (PAIR,), "i4", "row of /states of the pair's upper state"),
+    Field("exchanges", "attempted", (LADDER, PAIR), "i8", "swaps proposed while rows were taken"),
+    Field("exchanges", "accepted", (LADDER, PAIR), "i8", "swaps accepted while rows were taken"),
+    Field("exchanges", "chance", (LADDER, PAIR), "f8", "sum of their acceptance probabilities"),
+    Field("exchanges", "place", (STATE,), "f8", "where on the ladder's path; n is its n-th point"),
+)
+TABLE = SAMPLES + STATES + PATTERNS + EXCHANGES
 RESUME = (
     Field("resume", "phase", (REPLICA,), "i1", "phase of the replica, as its last switch left it"),
     Field("resume", "switched", (REPLICA,), "bool", "whether it has switched in this state"),
@@ -70,6 +79,11 @@ RESUME = (
     Field("resume", "attempted", (STATE,), "i8", "as in /states, at this checkpoint"),
     Field("resume", "accepted", (STATE,), "i8", "as in /states, at this checkpoint"),
     Field("resume", "drift", (STATE,), "f8", "as in /states, at this checkpoint"),
+    Field("resume", "state", (REPLICA,), "i8", "row of /states in which the replica is"),
+    Field("resume", "place", (STATE,), "f8", "as in /exchanges"),
+    Field("resume", "swaps_attempted", (LADDER, PAIR), "i8", "as in /exchanges"),
+    Field("resume", "swaps_accepted", (LADDER, PAIR), "i8", "as in /exchanges"),
+    Field("resume", "swaps_chance", (LADDER, PAIR), "f8", "as in /exchanges"),
 )
 
 REASON_CHOSEN, REASON_BEFORE, REASON_AFTER = 0, 1, 2
@@ -79,7 +93,7 @@ ATTRIBUTES = {
     "format_version": "version of this layout",
     "job": "the job file as TOML text, with command-line settings merged in",
     "model": "the CopyModel as JSON",
-    "protocol": "kind of the protocol: hysteresis or fixed",
+    "protocol": "kind of the protocol: hysteresis, fixed or tempering",
     "seed": "seed of every random stream of the run",
     "switch": "(low, high): a replica turns to copy above high in m, back to uniform below low",
     "planned_sweeps": "sweeps of every replica in the whole job",
@@ -90,6 +104,7 @@ RESUME_ATTRIBUTES = {
     "stage": "stages of the plan that are over",
     "done": "sweeps done in the stage after them",
     "sweep": "sweeps done in all",
+    "exchanges": "exchanges done in all",
     "rows": "rows of /samples up to there (in a complete file)",
     "patterns": "rows of /patterns up to there (in a complete file)",
 }

@@ -21,8 +21,8 @@ import h5py
 from mcattn import layout, lock
 from mcattn.errors import RunFileError
 from mcattn.layout import Commit, Header, Part
+from mcattn.records import Checkpoint
 from mcattn.runfile import check_format, open_hdf5
-from mcattn.sampler import Checkpoint
 
 _FAN = 16  # parts of one level that are merged into one
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from mcattn.errors import JobError
 
-_UPDATES, _START = 0, 1
+_UPDATES, _START, _EXCHANGES = 0, 1, 2
 
 
 def check_seed(seed: int) -> int:
@@ -25,4 +25,10 @@ def update_words(seed: int, replica: int, loop: int) -> np.ndarray:
 def start_generator(seed: int, replica: int, loop: int) -> np.random.Generator:
     """Generator that draws a replica's starting pattern, a new one for each loop of a path."""
     key = (replica, _START, loop)
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
+
+
+def exchange_generator(seed: int, ladder: int, stretch: int) -> np.random.Generator:
+    """Generator of the numbers that decide the swaps of a ladder in one stretch of exchanges."""
+    key = (ladder, _EXCHANGES, stretch)
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))

@@ -53,6 +53,13 @@ def states(P: np.ndarray, branch: np.ndarray, loop: np.ndarray, sweeps: np.ndarr
     return table
 
 
+def no_exchanges(states: int) -> dict:
+    """What a run without a ladder has in /exchanges."""
+    lengths = {schema.STATE: states, schema.LADDER: 0, schema.PAIR: 0}
+    shapes = {f.name: tuple(lengths[axis] for axis in f.axes) for f in schema.EXCHANGES}
+    return {f.name: np.zeros(shapes[f.name], f.dtype) for f in schema.EXCHANGES}
+
+
 def run(X: np.ndarray, state: np.ndarray, table: dict, **changes) -> Run:
     """A finished softmax hysteresis run with these sums, (t, r, 5), and states, (t, r)."""
     empty = {field.name: np.empty(0, field.dtype) for field in schema.PATTERNS}
@@ -72,6 +79,7 @@ def run(X: np.ndarray, state: np.ndarray, table: dict, **changes) -> Run:
         "X": X,
         "states": table,
         "patterns": empty,
+        "exchanges": no_exchanges(len(table["P"])),
     }
     return Run(**(fields | changes))
 
@@ -150,9 +158,8 @@ def write(data: Run, target: Path) -> Path:
         f.attrs["model"] = json.dumps(data.model.to_dict())
         f.attrs["versions"] = json.dumps(data.versions)
         f.attrs["switch"] = data.switch or (np.nan, np.nan)
-        for field in schema.STATES + schema.PATTERNS:
-            table = data.states if field in schema.STATES else data.patterns
-            f[field.path] = table[field.name]
+        for field in schema.STATES + schema.PATTERNS + schema.EXCHANGES:
+            f[field.path] = getattr(data, field.group)[field.name]
         f["samples/sweep"], f["samples/state"] = data.sweep, data.state
         for i, name in enumerate(SUMS):
             f[f"samples/{name}"] = data.X[..., i]

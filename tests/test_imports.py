@@ -18,11 +18,11 @@ ORDER = (
     ("store", "progress", "interrupts", "walltime"),
     ("layout", "lock"),
     ("sampler",),
-    ("extend",),
-    ("replicas", "ranks", "jobtext", "runfile"),
+    ("extend", "exchange"),
+    ("replicas", "ranks", "jobtext", "runfile", "records"),
     ("jobfile", "streams", "schema", "phases", "theory", "linear_exact"),
     ("protocols", "landscape", "linear_landscape"),
-    ("action",),
+    ("action", "ladder"),
     ("model",),
     ("errors",),
 )
@@ -63,7 +63,7 @@ def test_core_imports_run_down(path):
         if room == "analysis":
             assert path.stem == "cli"
         elif room == "kernels":
-            assert path.stem in ("replicas", "run", "doctor")
+            assert path.stem in ("replicas", "exchange", "run", "doctor")
         elif room in RANK:
             assert RANK[room] >= RANK[path.stem], f"{path.stem} imports {room} uphill"
 
@@ -85,7 +85,7 @@ def test_analysis_never_samples(path):
     ("library", "homes"),
     [
         ("mpi4py", {"ranks"}),
-        ("matplotlib", {"figures"}),
+        ("matplotlib", {"figures", "ladder_figure"}),
         ("typer", {"cli"}),
         ("h5py", {"runfile", "layout", "store", "status", "doctor"}),
         ("numba", {"jit", "simd"}),

@@ -83,6 +83,63 @@ def test_fixed_states_hold_their_own_replicas():
     assert states.bias_strength.tolist() == [50, 50]
 
 
+LADDER = {"model": {}, "protocol": {"kind": "tempering", "P": [300, 400], "chi": [10, 5]}}
+
+
+def ladder_plan(**settings):
+    return jobtext.parse({**LADDER, "protocol": {**LADDER["protocol"], **settings}}, "job")
+
+
+def test_a_ladder_lies_on_a_path():
+    plan = ladder_plan(states=5, ladders=3, thermalize=40, sweeps=60).protocol.plan()
+    assert plan.states.P.tolist() == [300, 325, 350, 375, 400]
+    assert plan.states.chi.tolist() == [10, 8.75, 7.5, 6.25, 5]
+    assert plan.replicas == 15
+    assert plan.stages[0].states.tolist() == [0, 1, 2, 3, 4] * 3
+    assert plan.stages[0].every == plan.ladder.exchange_every == 20
+    assert plan.total_sweeps == 100
+    bent = ladder_plan(P=[300, 400, 300], chi=[10, 5, 8]).protocol.plan()
+    assert bent.states.P.tolist() == [300, 400, 300]
+    assert bent.states.chi.tolist() == [10, 5, 8]
+    windows = ladder_plan(P=300, chi=10, bias_center=[0.1, 0.4, 0.7], bias_strength=90)
+    assert windows.protocol.plan().states.bias_strength.tolist() == [90, 90, 90]
+
+
+def test_pilot_rounds_come_first():
+    plan = ladder_plan(tune_rounds=2, tune_sweeps=500, thermalize=40, sweeps=60).protocol.plan()
+    assert [stage.respace for stage in plan.stages] == [True, True, False]
+    assert [stage.restart for stage in plan.stages] == [True, False, False]
+    assert [stage.rows for stage in plan.stages] == [0, 0, 3]
+    assert plan.total_sweeps == 1100
+    assert (plan.states.thermalize == 1040).all()
+
+
+def test_a_grid_has_every_P_with_every_chi():
+    plan = ladder_plan(P=[1, 2, 3], chi=[5, 7], grid=True).protocol.plan()
+    assert plan.states.P.tolist() == [1, 1, 2, 2, 3, 3]
+    assert plan.states.chi.tolist() == [5, 7] * 3
+    assert plan.ladder.shape == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"P": 300, "chi": 10}, "1 state makes no ladder; give at least 2"),
+        ({"chi": [1, 2, 3]}, "P has 2 values and chi has 3; lists must have one common length"),
+        ({"tune_rounds": 2, "tune_sweeps": 100}, "tune_sweeps is 100; it must hold at least 20"),
+        ({"grid": True, "tune_rounds": 1}, "states and tune_rounds are for a ladder along a path"),
+        ({"pairing": "all"}, "pairing is 'all'; it must be 'even-odd' or 'random'"),
+        ({"exchange_every": 0}, "exchange_every is 0; it must be greater than or equal to 1"),
+        ({"sweeps": 10}, "sweeps is 10; it must be at least every = 20"),
+        ({"exchange_evry": 5}, "unknown key protocol.exchange_evry; did you mean exchange_every?"),
+    ],
+)
+def test_wrong_ladders_are_named(settings, sentence):
+    with pytest.raises(JobError) as error:
+        ladder_plan(**settings)
+    assert sentence in str(error.value)
+
+
 @given(st.lists(st.floats(1, 1e4), min_size=2, max_size=30))
 def test_branches_are_the_signs_of_the_steps(P):
     branch = protocols.branches(np.array(P))

@@ -200,6 +200,7 @@ def test_caches_follow_the_scores(attention, tokens):
     X, accepted = replicas.advance(200, every=200)
     assert (accepted > 0).all()
     recomputed = action.order_parameters(replicas.scores(), attention)
+    assert (replicas.sums() == X[-1]).all()
     assert X[-1] == pytest.approx(recomputed, rel=1e-11, abs=1e-12)
     assert replicas.refresh().max() < 1e-10
 
@@ -214,7 +215,9 @@ def test_kernels_compile_one_signature_each():
             replicas.set_states(10.0, 5.0, 0.0, 0.0, 0.5)
             replicas.advance(3, every=1)
             replicas.advance(3)
-    for kernel in (softmax.run, softmax.refresh, linear.run, linear.refresh):
+            replicas.sums()
+    measures = (softmax.measure, linear.measure)
+    for kernel in (softmax.run, softmax.refresh, linear.run, linear.refresh, *measures):
         assert len(kernel.signatures) == 1
 
 

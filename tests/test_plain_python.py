@@ -13,6 +13,21 @@ import json, sys
 import numpy as np
 from mcattn.model import CopyModel
 from mcattn.replicas import Replicas
+from mcattn.exchange import Exchanger
+from mcattn.ladder import Ladder
+from mcattn.records import Exchanged
+from mcattn.replicas import couplings
+
+def exchanged(model, X):
+    x = np.linspace(0, 1, 4)
+    ladder = Ladder(25 + 9 * x, 5 + x, x, 3 * x, (4,), 2, 1, "random", 0)
+    now = Exchanged.nothing(ladder.replicas(), 4, ladder)
+    exchanger = Exchanger(ladder, model, 3)
+    table = couplings(model, **ladder.controls(ladder.start()), step=x)
+    for _ in range(30):
+        exchanger.exchange(X, table, now)
+    return now
+
 attention, tokens = json.loads(sys.argv[1])
 model = CopyModel(4, 3, attention, 1.0, 2.0, 0.5, tokens)
 replicas = Replicas(model, seed=11, first=0, count=8)
@@ -20,8 +35,11 @@ replicas.start("copy", 6.0)
 replicas.set_states(30.0, 6.0, 0.2, 3.0, 0.6)
 X, accepted = replicas.advance(6, every=2)
 replicas.refresh()
+now = exchanged(model, replicas.sums())
 words = [str(w) for w in replicas.stream_words().ravel()]
-print(json.dumps([X.tolist(), accepted.tolist(), replicas.scores().tolist(), words]))
+swaps = accepted.tolist() + now.state.tolist() + now.accepted.tolist()
+X = X.ravel().tolist() + now.chance.ravel().tolist()
+print(json.dumps([X, swaps, replicas.scores().tolist(), words]))
 """
 
 

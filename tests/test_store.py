@@ -32,6 +32,7 @@ def test_the_file_holds_what_the_schema_says(whole):
     with h5py.File(whole) as f:
         assert f.attrs.keys() == schema.ATTRIBUTES.keys()
         lengths = {"replica": 20, "a": 8, "b": 8, "state": 8, "time": 4 * 7 + 4 * 9}
+        lengths |= {"ladder": 0, "pair": 0}
         lengths["pattern"] = f["patterns/sweep"].shape[0]
         for field in schema.TABLE:
             dataset = f[field.path]

@@ -32,24 +32,17 @@ TABLE = {
 }
 
 
-def job(**protocol):
-    """The tiny job with some settings of its protocol changed: checked job and text."""
-    return of_table({**TABLE, "protocol": {**TABLE["protocol"], **protocol}})
+def job(only=None, **protocol):
+    """The tiny job with some settings of its protocol changed: checked job and text.
+
+    only : a whole protocol instead of the tiny job's.
+    """
+    return of_table({**TABLE, "protocol": only or {**TABLE["protocol"], **protocol}})
 
 
 def of_table(table):
     """Checked job and text of a job given as nested tables."""
     return jobtext.parse(table, "tiny"), tomli_w.dumps(table)
-
-
-def carry_out(path, watch=None, **protocol):
-    """Run the tiny job in this process."""
-    checked, text = job(**protocol)
-    return run.start(checked, text, Path(path), Serial(), watch or run.Watch())
-
-
-def continued(path):
-    return run.resume(Path(path), Serial(), run.Watch())
 
 
 def stop_after(sweeps):
@@ -62,8 +55,18 @@ def stop_after(sweeps):
     return run.Watch(stop=lambda: done[0] >= sweeps, progress=progress)
 
 
-def write_job(path, **protocol):
-    path.write_text(job(**protocol)[1])
+def carry_out(path, watch=None, only=None, **protocol):
+    """Run the tiny job in this process."""
+    checked, text = job(only, **protocol)
+    return run.start(checked, text, Path(path), Serial(), watch or run.Watch())
+
+
+def continued(path):
+    return run.resume(Path(path), Serial(), run.Watch())
+
+
+def write_job(path, only=None, **protocol):
+    path.write_text(job(only, **protocol)[1])
     return path
 
 

@@ -1,0 +1,69 @@
+"""Exchanges of a tempering run as every rank carries them out: alike, on the numbers of all.
+
+Only the map from replicas to states changes; the patterns stay where they are. The uniform
+numbers are a function of the seed, the ladder and the number of the exchange.
+Axes: r replica of the whole run, k state, l ladder, p pair.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mcattn import ladder as ladder_room
+from mcattn import streams
+from mcattn.kernels import exchange, simd
+from mcattn.ladder import Ladder
+from mcattn.model import CopyModel
+from mcattn.records import Exchanged
+
+_STRETCH = 256  # exchanges whose uniform numbers are drawn at once
+
+
+class Exchanger:
+    """Carries out the exchanges of one run."""
+
+    def __init__(self, ladder: Ladder, model: CopyModel, seed: int) -> None:
+        self._ladder, self._seed, self._V = ladder, seed, float(model.V)
+        self._tokens = model.token_groups
+        self._numbers, self._stretch = np.zeros(0), -1
+        sizes = [group.shape[1] for group in ladder.groups]
+        self._pairs, self._bounds = ladder.pairs, np.cumsum([0, *sizes])
+        lanes = -(-ladder.ladders * max(sizes) // simd.W) * simd.W
+        self._work = simd.aligned((exchange.WORK, lanes))
+        self._holder = np.empty((ladder.ladders, ladder.states), dtype=np.int64)
+
+    def due(self, sweeps: int) -> bool:
+        """Whether to exchange after so many sweeps of a stage."""
+        return sweeps % self._ladder.exchange_every == 0
+
+    def exchange(self, X: np.ndarray, coupling: np.ndarray, into: Exchanged) -> bool:
+        """Propose one group of pairs in every ladder; whether any replica changed its state.
+
+        Parameters
+        ----------
+        X : the five sums of all replicas, shape (r, 5).
+        coupling : of every state, shape (COUPLINGS, k).
+        into : the map from replicas to states, and the counts; changed.
+        """
+        luck, groups = self._luck(into.done), len(self._ladder.groups)
+        if self._ladder.pairing == "random":
+            group = (luck[:, 0] * groups).astype(np.int64)
+        else:
+            group = np.full(len(luck), into.done % groups)
+        into.done += 1
+        moved = exchange.swap(
+            X, into.state, group, self._pairs, self._bounds, luck, coupling,
+            *self._tokens, self._V, self._holder, self._work,
+            into.attempted, into.accepted, into.chance,
+        )  # fmt: skip
+        return moved > 0
+
+    def _luck(self, number: int) -> np.ndarray:
+        """The uniform numbers of an exchange, shape (l, 1 + largest group)."""
+        stretch, place = divmod(number, _STRETCH)
+        if stretch != self._stretch:
+            count = range(self._ladder.ladders)
+            generators = [streams.exchange_generator(self._seed, i, stretch) for i in count]
+            self._numbers = ladder_room.uniform_numbers(self._ladder, generators, _STRETCH)
+            self._stretch = stretch
+        return self._numbers[place]
