@@ -9,6 +9,7 @@ and renamed: no file that can be seen is ever changed, and no reader needs a loc
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from mcattn.layout import Commit, Header, Part
 from mcattn.records import Checkpoint
 from mcattn.runfile import check_format, open_hdf5
 
+_IN_MEMORY = 2**28  # bytes
 _FAN = 16  # parts of one level that are merged into one
 
 
@@ -80,13 +82,15 @@ class Store:
         there is the same under a longer plan, in which that block may be longer.
         """
         with _explained(self._path):
-            rest = self._write_tail(tail)
+            size = _size([*self._parts, rest := self._write_tail(tail)])
             # In memory, under a name in the folder to which the names of the parts are relative.
             name = self._path.with_name(self._path.name + ".view")
             with h5py.File(name, "w", driver="core", backing_store=False) as view:
                 layout.write_master(view, self._header, [*self._parts, rest])
                 _replace(
-                    self._path, lambda f: layout.copy_master(view, f, self._header, self._parts)
+                    self._path,
+                    lambda f: layout.copy_master(view, f, self._header, self._parts),
+                    size,
                 )
             shutil.rmtree(self._folder)
             self.close()
@@ -118,14 +122,14 @@ class Store:
             if last is None:
                 return []
             path = self._part(0, last, 0, 0, layout.WHOLE).path
-            _replace(path, lambda f: layout.split_whole(f, whole))
+            size = self._path.stat().st_size
+            _replace(path, lambda f: layout.split_whole(f, whole), size)
         return [layout.read_part(path, 0, last)]
 
     def _write_tail(self, tail: Commit) -> Part:
         """The rows after the last commit in a file that a crash makes worthless."""
         path = self._folder / "tail.tmp"
-        with h5py.File(path, "w", locking=False) as f:
-            layout.write_part(f, self._header, tail)
+        _replace(path, lambda f: layout.write_part(f, self._header, tail))
         return layout.read_part(path, 0, tail.checkpoint.sweep)
 
     def _part(self, first: int, last: int, rows: int, patterns: int, level: int) -> Part:
@@ -152,7 +156,7 @@ class Store:
             def fill(f: h5py.File, old: list[Part] = old, merged: Part = merged) -> None:
                 layout.join_parts(f, old, merged)
 
-            _replace(merged.path, fill)
+            _replace(merged.path, fill, _size(old))
             self._parts[-_FAN:] = [merged]
             replaced += old
         return replaced
@@ -243,12 +247,25 @@ def _temporary(path: Path) -> Path:
     return path.with_name(path.name + ".tmp")
 
 
-def _replace(path: Path, fill: Callable[[h5py.File], None]) -> None:
-    """Write a whole file so that `path` is the old one or the new one, never in between."""
+def _replace(path: Path, fill: Callable[[h5py.File], None], size: int = 0) -> None:
+    """Write a whole file so that `path` is the old one or the new one, never in between.
+
+    The file is filled in memory first, since HDF5 does not survive a disk that fills up under
+    it; one too large for that (`size`, about, in bytes) is begun only if there is room for it.
+    """
     temporary = _temporary(path)
     try:
-        with h5py.File(temporary, "w", locking=False) as f:
-            fill(f)
+        if size <= _IN_MEMORY:
+            with h5py.File(temporary, "w", driver="core", backing_store=False) as f:
+                fill(f)
+                f.flush()
+                image = f.id.get_file_image()
+            temporary.write_bytes(image)
+        else:
+            if shutil.disk_usage(path.parent).free < 1.2 * size:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            with h5py.File(temporary, "w", locking=False) as f:
+                fill(f)
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -260,3 +277,8 @@ def _replace(path: Path, fill: Callable[[h5py.File], None]) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def _size(parts: list[Part]) -> int:
+    """Bytes that the parts take."""
+    return sum(part.path.stat().st_size for part in parts)
