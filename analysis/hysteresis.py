@@ -72,7 +72,7 @@ def _loop(run: Run, X: np.ndarray, loop_of_row: np.ndarray, index: int) -> Loop:
     sweeps = run.states["thermalize"] + run.states["sweeps"]
     return Loop(
         index=index,
-        sweeps_per_point=int(np.median(sweeps[planned])),
+        sweeps_per_point=int(sweeps[planned][-1]),
         planned=int(planned.sum()),
         points=tuple(_point(run, rows, int(k)) for k in np.unique(state)),
         P_up=_switching(run, rows, index, UP),

@@ -15,7 +15,7 @@ from mcattn.analysis.fixed import FixedResult, StateSummary
 from mcattn.analysis.loop import NAMES, BranchPoint, HysteresisResult, Loop, Switching
 from mcattn.analysis.series import Estimate
 from mcattn.analysis.tempering import TemperingResult
-from mcattn.errors import RunFileError
+from mcattn.errors import JobError, ModelError, RunFileError
 from mcattn.runfile import open_run
 
 Result = HysteresisResult | FixedResult | TemperingResult
@@ -52,6 +52,8 @@ def plot_file(path: str | Path, out: str | Path) -> None:
     from mcattn.analysis import figures  # matplotlib is slow to import, and tables need none
 
     figures.check(out)
+    if Path(out).exists() and Path(out).samefile(path):
+        raise JobError(f"{out} is the run file itself; choose another name for the figure")
     result = analyze_file(path)
     if isinstance(result, TemperingResult):
         from mcattn.analysis import ladder_figure
@@ -72,7 +74,10 @@ def _lines(
     P, chi = [point.P for point in points], {point.chi for point in points}
     if result.control != "P" or len(chi) > 1:
         return comparison.NOTHING
-    return comparison.lines(result.model, chi.pop(), min(P), max(P))
+    try:
+        return comparison.lines(result.model, chi.pop(), min(P), max(P))
+    except ModelError:  # beyond what the theory can resolve; the data are shown all the same
+        return comparison.NOTHING
 
 
 def json_text(result: Result) -> str:

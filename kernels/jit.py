@@ -33,13 +33,13 @@ def cache_folder() -> Path | None:
     $NUMBA_CACHE_DIR, else $XDG_CACHE_HOME, else ~/.cache is the base.
     """
     base = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
-    folder = Path(base) if base else Path("~/.cache").expanduser()
-    folder = folder / "mcattn" / digest()
     try:
+        folder = Path(base) if base else Path("~/.cache").expanduser()
+        folder = folder / "mcattn" / digest()
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             return folder
-    except OSError:
+    except (OSError, RuntimeError):  # no home at all is a RuntimeError
         return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Callable
@@ -29,6 +30,9 @@ app = typer.Typer(
 
 def main() -> None:
     """Entry point of the `mcattn` command."""
+    for stream in (sys.stdout, sys.stderr):  # a name that the terminal cannot show is no error
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except McattnError as err:
@@ -79,7 +83,7 @@ def run(
     or the time limit with everything committed (go on with `mcattn resume`); 1 a fault.
     """
     stop = _stop_rule(time_limit)
-    path = output or Path(job.with_suffix(".h5").name)
+    path = output or Path(job.stem + ".h5")
 
     def work(ranks: Serial) -> Outcome:
         from mcattn import jobtext
@@ -170,7 +174,7 @@ def plot(
     """Draw a run's figure; for a hysteresis run the loop, with the theory on it."""
     from mcattn.analysis import report
 
-    figure = output or path.with_suffix(".png")
+    figure = output or Path(str(path).removesuffix(path.suffix) + ".png")
     report.plot_file(path, figure)
     print(figure)
 

@@ -15,9 +15,11 @@ from mcattn.protocols import Plan
 CONTROLS = ("P", "chi", "bias_center", "bias_strength")
 _TUNE_EXCHANGES = 20  # a pilot round with fewer knows too little of the acceptances
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1, strict=True)]
-Sweeps = Annotated[int, Field(ge=0, strict=True)]
+LARGEST = 1e30  # beyond it, and below its inverse, the action leaves double precision
+MOST_REPLICAS, MOST_SWEEPS, LARGEST_L = 10**6, 10**12, 4096
+Positive = Annotated[float, Field(ge=1 / LARGEST, le=LARGEST, strict=True)]
+Count = Annotated[int, Field(ge=1, le=MOST_REPLICAS, strict=True)]
+Sweeps = Annotated[int, Field(ge=0, le=MOST_SWEEPS, strict=True)]
 
 
 class _Table(BaseModel):
@@ -40,33 +42,50 @@ class Grid(_Table):
 def _read_values(value: Any) -> Grid | tuple[float, ...]:
     if isinstance(value, dict):
         return Grid(**value)
-    listed = value if isinstance(value, list | tuple) else [value]
-    numbers = [x for x in listed if isinstance(x, int | float) and not isinstance(x, bool)]
-    if not listed or len(numbers) < len(listed) or not all(0 < x < np.inf for x in numbers):
+    numbers = _numbers(value)
+    if not numbers or not all(1 / LARGEST <= x <= LARGEST for x in numbers):
         raise ValueError(
-            f"is {value!r}; it must be a number > 0, a list of numbers > 0, "
+            f"is {_short(value)}; it must be a number > 0, a list of numbers > 0, "
             "or a table { start, stop, points }"
         )
     return tuple(float(x) for x in numbers)
 
 
+def _numbers(value: Any) -> list[int | float]:
+    """A number as a list of one, a list of numbers as it is; anything else is an empty list."""
+    listed = value if isinstance(value, list | tuple) else [value]
+    good = all(isinstance(x, int | float) and not isinstance(x, bool) for x in listed)
+    return list(listed) if good else []
+
+
+def _short(value: Any) -> str:
+    """A value as it is shown in a message."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
 def _read_rates(value: Any) -> tuple[int, ...]:
     listed = value if isinstance(value, list | tuple) else [value]
-    if not listed or not all(type(x) is int and x >= 1 for x in listed):
-        raise ValueError(f"is {value!r}; it must be an integer >= 1 or a list of them")
+    if not listed or not all(type(x) is int and 1 <= x <= MOST_SWEEPS for x in listed):
+        raise ValueError(f"is {_short(value)}; it must be an integer >= 1 or a list of them")
     return tuple(listed)
 
 
 def _read_biases(value: Any) -> tuple[float, ...]:
-    listed = value if isinstance(value, list | tuple) else [value]
-    numbers = [x for x in listed if isinstance(x, int | float) and not isinstance(x, bool)]
-    if not listed or len(numbers) < len(listed) or not all(0 <= x < np.inf for x in numbers):
-        raise ValueError(f"is {value!r}; it must be a number >= 0 or a list of numbers >= 0")
+    numbers = _numbers(value)
+    if not numbers or not all(0 <= x <= LARGEST for x in numbers):
+        raise ValueError(f"is {_short(value)}; it must be a number >= 0 or a list of numbers >= 0")
     return tuple(float(x) for x in numbers)
 
 
 def _read_model(value: Any) -> CopyModel:
-    return value if isinstance(value, CopyModel) else CopyModel(**value)
+    model = value if isinstance(value, CopyModel) else CopyModel(**value)
+    if model.L > LARGEST_L:
+        raise ValueError(f"L is {_short(model.L)}; it must be at most {LARGEST_L} to be sampled")
+    for name in ("kappa", "g_s", "g_w"):
+        if not 1 / LARGEST <= getattr(model, name) <= LARGEST:
+            raise ValueError(f"{name} is {getattr(model, name)}; it must be within 1e-30 and 1e30")
+    return model
 
 
 Values = Annotated[Any, BeforeValidator(_read_values)]
@@ -76,6 +95,11 @@ Biases = Annotated[Any, BeforeValidator(_read_biases)]
 
 def _array(value: Grid | tuple[float, ...] | float) -> np.ndarray:
     return value.values() if isinstance(value, Grid) else np.atleast_1d(value).astype(float)
+
+
+def _same(value: float, others: np.ndarray) -> np.ndarray:
+    """Which of the others are this value but for rounding."""
+    return np.isclose(value, others, rtol=1e-12, atol=0)
 
 
 def _common(lists: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -121,7 +145,7 @@ class Hysteresis(_Table):
             raise ValueError(
                 f"sweeps is {min(self.sweeps)}; it must be at least every = {self.every}"
             )
-        unknown = [p for p in self.patterns_at if not np.isclose(p, self.path()).any()]
+        unknown = [p for p in self.patterns_at if not _same(p, self.path()).any()]
         if unknown:
             raise ValueError(f"patterns_at has {unknown[0]:g}, which is not a value of the path P")
         return self
@@ -132,7 +156,7 @@ class Hysteresis(_Table):
 
     def plan(self) -> Plan:
         P = self.path()
-        chosen = [p for p in P if np.isclose(p, self.patterns_at or [np.nan]).any()]
+        chosen = [p for p in P if _same(p, np.array(self.patterns_at)).any()]
         return protocols.hysteresis(
             P=P,
             chi=np.broadcast_to(_array(self.chi), P.shape),

@@ -39,11 +39,11 @@ def load(path: str | Path, overrides: list[str] | None = None) -> tuple[Job, str
     """
     path = Path(path)
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as err:
         reason = getattr(err, "strerror", None) or "it is not UTF-8 text"
         raise JobError(f"cannot read job file {path}: {reason}") from None
-    except tomllib.TOMLDecodeError as err:
+    except (ValueError, RecursionError) as err:
         raise JobError(f"{path} is not valid TOML: {err}") from None
     for setting in overrides or []:
         _override(table, setting)
@@ -71,9 +71,11 @@ def _override(table: dict[str, Any], setting: str) -> None:
     parts = key.strip().split(".")
     if not equals or not all(parts):
         raise JobError(f"--set {setting}: expected TABLE.KEY=VALUE, such as model.L=12")
+    if "\n" in setting:
+        raise JobError(f"--set {setting!r}: give one setting at a time")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         value = text.strip()
     for part in parts[:-1]:
         table = table.setdefault(part, {})
@@ -92,7 +94,7 @@ def _check_keys(table: dict[str, Any]) -> None:
         if name not in table:
             raise JobError(f"table [{name}] is missing")
     kind = table["protocol"].get("kind")
-    if kind not in _PROTOCOLS:
+    if not isinstance(kind, str) or kind not in _PROTOCOLS:
         found = "missing" if kind is None else repr(kind)
         allowed = ", ".join(repr(name) for name in _PROTOCOLS)
         raise JobError(f"protocol.kind is {found}; it must be one of {allowed}")

@@ -16,10 +16,11 @@ import numpy as np
 
 from mcattn import schema
 from mcattn.action import SUMS
+from mcattn.errors import RunFileError
 from mcattn.ladder import Ladder
 from mcattn.protocols import States, placed
 from mcattn.records import Checkpoint, Exchanged, Pattern, Tables, padded
-from mcattn.runfile import open_hdf5
+from mcattn.runfile import legible, open_hdf5
 
 _CHUNK_NUMBERS = 32768
 _POSITION = ("stage", "done", "sweep")
@@ -91,14 +92,14 @@ def write_part(f: h5py.File, header: Header, commit: Commit) -> None:
 
 def read_part(path: Path, first: int, last: int) -> Part:
     """A part's lengths and level, from its file."""
-    with open_hdf5(path) as f:
+    with open_hdf5(path) as f, legible(path):
         rows, patterns = len(f["samples/sweep"]), len(f["patterns/sweep"])
         return Part(path, first, last, rows, patterns, int(f.attrs["level"]))
 
 
 def read_checkpoint(path: Path, states: int) -> Checkpoint:
     """The checkpoint in a part, for a plan that may have got further states since."""
-    with open_hdf5(path) as f:
+    with open_hdf5(path) as f, legible(path):
         group = f["resume"]
         position: dict[str, Any] = {name: int(group.attrs[name]) for name in _POSITION}
         values = {field.name: f[field.path][:] for field in schema.RESUME}
@@ -169,6 +170,8 @@ def copy_master(master: h5py.File, f: h5py.File, header: Header, parts: list[Par
     What is written, and in which order, does not depend on how the rows lie in the parts.
     """
     f.attrs.update(header.attributes, complete=True)
+    if np.any(master["samples/sweep"][:] < 0):
+        raise RunFileError("a part of the run cannot be read; nothing was changed")
     for field in schema.SAMPLES + schema.PATTERNS:
         _copy_entries(f, field, master[field.path], len(master[field.path]))
     for field in schema.STATES + schema.EXCHANGES:
@@ -240,7 +243,8 @@ def _view(f: h5py.File, field: schema.Field, parts: list[Part], shape: tuple[int
     end = 0
     for part in parts:
         if length := part.length(field):
-            name = f"{part.path.parent.name}/{part.path.name}"
+            # HDF5 takes a percent sign in the name of a source as the start of a format.
+            name = f"{part.path.parent.name}/{part.path.name}".replace("%", "%%")
             source = h5py.VirtualSource(name, field.path, (length, *shape), field.dtype)
             layout[end : end + length] = source
             end += length

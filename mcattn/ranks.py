@@ -53,11 +53,11 @@ class Serial:
         """Do something on rank 0 alone; every rank gets the result, or the error."""
         return work()
 
-    def abort(self) -> NoReturn:
-        """End the whole job."""
+    def abort(self, code: int) -> NoReturn:
+        """End the whole job with an exit code."""
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(1)
+        os._exit(code)
 
 
 class Mpi(Serial):
@@ -113,11 +113,11 @@ class Mpi(Serial):
             raise error
         return result
 
-    def abort(self) -> NoReturn:
+    def abort(self, code: int) -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
-        self._world.Abort(1)
-        raise SystemExit(1)
+        self._world.Abort(code)
+        raise SystemExit(code)
 
 
 def connect(environment: Mapping[str, str] = os.environ) -> tuple[Serial, str]:
@@ -209,7 +209,8 @@ def share(replicas: int, block: int, rank: int, size: int) -> tuple[int, int]:
 
 def abort_on_error(ranks: Serial, error: BaseException) -> NoReturn:
     """Say which rank failed and why, then end the job on all ranks."""
-    text = "".join(traceback.format_exception(error))
+    users = isinstance(error, McattnError)
+    text = f" {error}" if users else "\n" + "".join(traceback.format_exception(error))
     where = f"rank {ranks.rank} of {ranks.size}"
-    print(f"mcattn: error on {where}:\n{text}", file=sys.stderr, flush=True)
-    ranks.abort()
+    print(f"mcattn: error on {where}:{text}", file=sys.stderr, flush=True)
+    ranks.abort(2 if users else 1)

@@ -70,9 +70,10 @@ def start(job: Job, text: str, path: Path, ranks: Serial, watch: Watch) -> Outco
     """
     plan = job.protocol.plan()
     share(plan.replicas, LANES, ranks.rank, ranks.size)
+    path = _target(path)
     if ranks.on_root(lambda: _finished_already(path, text)):
         return Outcome(plan.total_sweeps, plan.total_sweeps, nothing_done=True)
-    return _carry_out(job, text, path, ranks, watch)
+    return _carry_out(job, text, None, path, ranks, watch)
 
 
 def resume(path: Path, ranks: Serial, watch: Watch, more: int | None = None) -> Outcome:
@@ -80,8 +81,9 @@ def resume(path: Path, ranks: Serial, watch: Watch, more: int | None = None) -> 
 
     more : sweeps to add to the plan first; see mcattn.extend.
     """
+    path = _target(path)
     attributes = ranks.on_root(lambda: attributes_of(path))
-    text = str(attributes["job"])
+    held = text = str(attributes["job"])
     if more is not None:
         text = extend.longer(text, more, str(path))
     job = jobtext.parse_text(text, str(path))
@@ -91,7 +93,12 @@ def resume(path: Path, ranks: Serial, watch: Watch, more: int | None = None) -> 
         ranks.on_root(lambda: remove_leftovers(path))
         return Outcome(plan.total_sweeps, plan.total_sweeps, nothing_done=True)
     ranks.on_root(lambda: _same_versions(path, attributes))
-    return _carry_out(job, text, path, ranks, watch)
+    return _carry_out(job, text, held, path, ranks, watch)
+
+
+def _target(path: Path) -> Path:
+    """The run's own file: a link to it must lead to the same parts and the same lock."""
+    return path.resolve() if path.is_symlink() else path
 
 
 def compile_kernels(model: CopyModel) -> None:
@@ -177,14 +184,17 @@ def _header(job: Job, text: str, plan: Plan, switch: tuple[float, float] | None)
     return Header(attributes, plan.states, plan.replicas, job.model.L, plan.ladder)
 
 
-def _carry_out(job: Job, text: str, path: Path, ranks: Serial, watch: Watch) -> Outcome:
+def _carry_out(
+    job: Job, text: str, held: str | None, path: Path, ranks: Serial, watch: Watch
+) -> Outcome:
+    """Sample what is left of the job; `held` is the job that `path` holds by now."""
     plan = job.protocol.plan()
     switch = _switch_thresholds(job, plan)
     first, count = share(plan.replicas, LANES, ranks.rank, ranks.size)
     stores: list[Store] = []  # filled on rank 0 only: a store holds a lock and cannot be sent
 
     def open_store() -> Checkpoint | None:
-        stores.append(Store(path, _header(job, text, plan, switch)))
+        stores.append(Store(path, _header(job, text, plan, switch), held))
         return stores[0].latest()
 
     ranks.on_root(lambda: compile_kernels(job.model))  # the other ranks find them compiled

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import numpy as np
 
 from mcattn import schema
 from mcattn.action import SUMS
-from mcattn.errors import RunFileError
+from mcattn.errors import McattnError, RunFileError
 from mcattn.model import CopyModel
 
 _TRIES, _PAUSE = 20, 0.05
@@ -60,9 +62,10 @@ def open_run(path: str | Path) -> Run:
     reason = ""
     for _ in range(_TRIES):  # a running run may merge the parts that are just being read
         with open_hdf5(path) as f:
-            check_format(f, path)
             try:
-                run = _read(f, path)
+                with legible(path):
+                    check_format(f, path)
+                    run = _read(f, path)
             except OSError as err:
                 reason = str(err)
             else:
@@ -79,6 +82,17 @@ def _has_holes(run: Run) -> bool:
     return any((a == -1).any() for a in whole) or any(
         np.isnan(a).any() for a in (run.X, run.patterns["scores"])
     )
+
+
+@contextmanager
+def legible(path: Path) -> Iterator[None]:
+    """Turn what h5py says of a damaged file into one sentence; OSError may be a passing state."""
+    try:
+        yield
+    except (KeyError, RuntimeError, TypeError, ValueError) as err:
+        if isinstance(err, McattnError):
+            raise
+        raise RunFileError(f"{path} is damaged: {err}") from None
 
 
 def open_hdf5(path: Path) -> h5py.File:

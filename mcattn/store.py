@@ -23,7 +23,7 @@ from mcattn import layout, lock
 from mcattn.errors import RunFileError
 from mcattn.layout import Commit, Header, Part
 from mcattn.records import Checkpoint
-from mcattn.runfile import check_format, open_hdf5
+from mcattn.runfile import check_format, legible, open_hdf5
 
 _IN_MEMORY = 2**28  # bytes
 _FAN = 16  # parts of one level that are merged into one
@@ -32,14 +32,16 @@ _FAN = 16  # parts of one level that are merged into one
 class Store:
     """The files of one run, held by one process.
 
+    job : text of the job that `path` holds, as it was when last looked at; None for a new run.
+
     Raises
     ------
-    RunFileError : another process holds the run, the folder cannot be written, or a part of the
-        run is missing.
+    RunFileError : another process holds the run or has changed it since, the folder cannot be
+        written, or a part of the run is missing.
     """
 
-    def __init__(self, path: Path, header: Header) -> None:
-        self._path, self._header = path, header
+    def __init__(self, path: Path, header: Header, job: str | None) -> None:
+        self._path, self._header, self._job = path, header, job
         self._folder = parts_folder(path)
         self._parts: list[Part] = []
         self.pending = False  # an extended run, whose file shows the old one until a commit
@@ -82,6 +84,9 @@ class Store:
         there is the same under a longer plan, in which that block may be longer.
         """
         with _explained(self._path):
+            for part in self._parts:
+                if layout.read_part(part.path, part.first, part.last) != part:
+                    raise RunFileError(f"{part.path} was changed by another process")
             size = _size([*self._parts, rest := self._write_tail(tail)])
             # In memory, under a name in the folder to which the names of the parts are relative.
             name = self._path.with_name(self._path.name + ".view")
@@ -92,7 +97,7 @@ class Store:
                     lambda f: layout.copy_master(view, f, self._header, self._parts),
                     size,
                 )
-            shutil.rmtree(self._folder)
+            _clear(self._folder)
             self.close()
 
     def close(self) -> None:
@@ -105,13 +110,38 @@ class Store:
             temporary = _temporary(self._path)
             for leftover in [*self._folder.glob("*.tmp"), *temporary.parent.glob(temporary.name)]:
                 leftover.unlink()
-            if self._path.exists() and attributes_of(self._path)["complete"]:
+            shown = self._shown()
+            if shown is None:
                 self._parts, self.pending = self._split(), True
                 return
             self._parts, merged = _cover(self._folder)
+            if (held := sum(part.rows for part in self._parts)) < shown:
+                raise RunFileError(
+                    f"{self._path} shows {shown} rows, but {self._folder} holds {held} of them: "
+                    "files were removed from it, or it was moved without them"
+                )
             self._write_master()
             for path in merged:
                 path.unlink()
+
+    def _shown(self) -> int | None:
+        """Rows that the run's file shows; None for a finished run that is to be extended.
+
+        Looks again, now that the lock is held, at what was found before.
+        """
+        if self._job is None:
+            if self._path.exists() or has_parts(self._path):
+                raise RunFileError(f"{self._path} was begun by another process in this moment")
+            return 0
+        with open_hdf5(self._path) as f:
+            check_format(f, self._path)
+            if f.attrs["job"] != self._job:
+                raise RunFileError(f"{self._path} was changed by another process in this moment")
+            if not f.attrs["complete"]:
+                return len(f["samples/sweep"])
+        if self._header.attributes["job"] == self._job:
+            raise RunFileError(f"{self._path} was finished by another process in this moment")
+        return None
 
     def _split(self) -> list[Part]:
         """The one part that a finished run makes when it is extended."""
@@ -193,7 +223,16 @@ def remove_leftovers(path: Path) -> None:
     """Remove the parts that a crash right after the end of the run left behind."""
     if parts_folder(path).exists():
         with _explained(path), lock.hold(lock_file(path), path):
-            shutil.rmtree(parts_folder(path))
+            _clear(parts_folder(path))
+
+
+def _clear(folder: Path) -> None:
+    """Remove what a run has left in its folder, and the folder if nothing else is in it."""
+    for pattern in ("*.h5", "*.tmp", "status.json", "lock"):
+        for path in folder.glob(pattern):
+            path.unlink()
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def lock_file(path: Path) -> Path:
@@ -203,7 +242,7 @@ def lock_file(path: Path) -> Path:
 
 def attributes_of(path: Path) -> dict[str, Any]:
     """The attributes of a run file, after checking that it is one."""
-    with open_hdf5(path) as f:
+    with open_hdf5(path) as f, legible(path):
         check_format(f, path)
         return dict(f.attrs)
 

@@ -240,3 +240,38 @@ def test_unreadable_files_are_named(tmp_path):
 def test_shipped_jobs_are_valid(path):
     job, _ = jobtext.load(path)
     assert job.protocol.plan().total_sweeps > 0
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("protocol.kind", []),
+        ("protocol.P", 10**400),
+        ("protocol.P", 1e308),
+        ("protocol.chi", 5e-324),
+        ("protocol.sweeps", 10**30),
+        ("protocol.replicas", 10**9),
+        ("protocol.equilibrate", 10**30),
+        ("protocol.patterns_at", ["100"]),
+        ("run.seed", 2**64),
+        ("run.commit_seconds", True),
+        ("model.L", 2**70),
+        ("model.g_w", 1e-300),
+    ],
+)
+def test_what_cannot_be_sampled_is_refused(key, value):
+    with pytest.raises(JobError) as error:
+        jobtext.parse(changed(key, value), "my.toml")
+    assert len(str(error.value)) < 300
+
+
+def test_hostile_text_is_one_sentence(tmp_path):
+    path = tmp_path / "job.toml"
+    for text in ("x = " + "[" * 5000, "x = " + "1" * 5000):
+        path.write_text(text)
+        with pytest.raises(JobError, match="is not valid TOML"):
+            jobtext.load(path)
+    path.write_bytes(b"\xef\xbb\xbf" + tomli_w.dumps(GOOD).encode())
+    assert jobtext.load(path)[0].model.L == 8
+    with pytest.raises(JobError, match="one setting at a time"):
+        jobtext.load(path, ["model.L=8\nx=3"])

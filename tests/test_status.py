@@ -37,7 +37,7 @@ def test_nothing_committed_yet(tmp_path):
     path = tmp_path / "run.h5"
     job, text = tiny.job()
     header = run._header(job, text, job.protocol.plan(), None)
-    held = store.Store(path, header)
+    held = store.Store(path, header, None)
     now = status.read(path)
     assert (now.state, now.sweep, now.checkpoint_age) == ("running", 0, None)
     assert now.holder == lock.this_process()

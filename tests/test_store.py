@@ -203,7 +203,7 @@ def test_a_second_process_on_the_same_run_is_refused(tmp_path):
     child = os.fork()
     if child == 0:
         holder = tiny.job()
-        held = store.Store(path, run._header(*holder, holder[0].protocol.plan(), None))
+        held = store.Store(path, run._header(*holder, holder[0].protocol.plan(), None), holder[1])
         open(tmp_path / "held", "w").close()
         import time
 
@@ -277,3 +277,105 @@ def test_a_run_begun_with_other_kernels_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(run, "versions", lambda: {**now, "kernels": "0000"})
     with pytest.raises(RunFileError, match="begun with other kernels"):
         run.resume(path, Serial(), run.Watch())
+
+
+@pytest.mark.parametrize("name", ["50%.h5", "a%%c.h5", "a%b.h5", "two words.h5", "ü.h5"])
+def test_odd_names_hold_the_same_run(whole, tmp_path, name):
+    path = tmp_path / name
+    tiny.carry_out(path, tiny.stop_after(100))
+    readable = mcattn.open_run(whole)
+    assert np.array_equal(mcattn.open_run(path).X, readable.X[: len(mcattn.open_run(path).sweep)])
+    assert tiny.continued(path).complete
+    assert tiny.same(path, whole)
+
+
+def test_a_part_that_vanishes_while_the_run_goes_on_is_no_hole(tmp_path):
+    path = tmp_path / "run.h5"
+
+    def remove_first(done, planned):
+        if done > 200:
+            for part in sorted(store.parts_folder(path).glob("*.h5"))[:1]:
+                part.unlink()
+
+    with pytest.raises(RunFileError):
+        tiny.carry_out(path, run.Watch(progress=remove_first))
+    with pytest.raises(RunFileError):
+        mcattn.open_run(path)
+
+
+def test_a_run_without_its_parts_is_not_begun_again(tmp_path):
+    path = tmp_path / "run.h5"
+    tiny.carry_out(path, tiny.stop_after(200))
+    shutil.rmtree(store.parts_folder(path))
+    with pytest.raises(RunFileError, match="files were removed from it, or it was moved without"):
+        tiny.continued(path)
+
+
+def test_a_link_is_the_run_it_leads_to(whole, tmp_path):
+    path, link = tmp_path / "run.h5", tmp_path / "elsewhere" / "link.h5"
+    tiny.carry_out(path, tiny.stop_after(200))
+    link.parent.mkdir()
+    link.symlink_to(path)
+    assert tiny.continued(link).complete
+    assert link.is_symlink()
+    assert tiny.same(path, whole)
+    assert [p.name for p in link.parent.iterdir()] == ["link.h5"]
+
+
+def overtaken(monkeypatch, meanwhile):
+    """Let another process do something between the first look at a run and its lock."""
+    compile_kernels = run.compile_kernels
+    calls = []
+
+    def slow(model):
+        if not calls:
+            calls.append(model)
+            meanwhile()
+        compile_kernels(model)
+
+    monkeypatch.setattr(run, "compile_kernels", slow)
+
+
+def test_a_run_finished_meanwhile_is_left_alone(whole, tmp_path, monkeypatch):
+    path = tmp_path / "run.h5"
+    tiny.carry_out(path, tiny.stop_after(200))
+    overtaken(monkeypatch, lambda: tiny.continued(path))
+    with pytest.raises(RunFileError, match="was finished by another process"):
+        tiny.continued(path)
+    assert tiny.same(path, whole)
+
+
+def test_two_new_runs_on_one_file_do_not_mix(whole, tmp_path, monkeypatch):
+    path = tmp_path / "run.h5"
+    overtaken(monkeypatch, lambda: tiny.carry_out(path, tiny.stop_after(200)))
+    with pytest.raises(RunFileError, match="was begun by another process"):
+        tiny.carry_out(path, replicas=16)
+    assert tiny.continued(path).complete
+    assert tiny.same(path, whole)
+
+
+def test_what_is_not_the_run_s_stays_in_its_folder(tmp_path):
+    path = tmp_path / "run.h5"
+    tiny.carry_out(path, tiny.stop_after(100))
+    note = store.parts_folder(path) / "readme.txt"
+    note.write_text("mine")
+    assert tiny.continued(path).complete
+    assert [p.name for p in note.parent.iterdir()] == ["readme.txt"]
+
+
+def test_damage_is_one_sentence(whole, tmp_path):
+    """Random bytes of a run file changed: it reads as before, or one sentence says it does not."""
+    rng = np.random.default_rng(4)
+    data, path = whole.read_bytes(), tmp_path / "damaged.h5"
+    said = []
+    for _ in range(60):
+        content = bytearray(data)
+        start = int(rng.integers(len(data) - 50))
+        content[start : start + 50] = rng.bytes(50)
+        path.write_bytes(content)
+        try:
+            mcattn.open_run(path)
+        except RunFileError as err:
+            said.append(str(err))
+    assert len(said) > 5
+    assert not [text for text in said if "Traceback" in text]
