@@ -79,6 +79,7 @@ def test_running_and_killed(tmp_path):
         while not path.exists():
             time.sleep(0.05)
         looking = subprocess.Popen(watch, stdout=subprocess.PIPE, text=True)
+        first = looking.stdout.readline()
         while (now := status.read(path)).rate is None:
             time.sleep(0.1)
         assert now.state == "running"
@@ -93,9 +94,9 @@ def test_running_and_killed(tmp_path):
     finally:
         child.kill()
         child.wait()
-    told = [json.loads(line) for line in looking.communicate(timeout=60)[0].splitlines()]
-    assert told[0]["state"] == "running"
-    assert told[-1]["state"] == "interrupted"
+    last = looking.communicate(timeout=60)[0].splitlines()[-1]
+    assert json.loads(first)["state"] == "running"
+    assert json.loads(last)["state"] == "interrupted"
     after = status.read(path)
     assert after.state == "interrupted"
     assert after.rate is None
