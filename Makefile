@@ -29,6 +29,7 @@ lint: .venv/.stamp-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	@if command -v shellcheck >/dev/null; then shellcheck .ci/run jobs/*.sbatch; fi
 
 bench: .venv/.stamp
 	$(BIN)/python benchmarks/kernels.py

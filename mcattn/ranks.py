@@ -19,6 +19,7 @@ import numpy as np
 from mcattn.errors import LaunchError, McattnError
 
 T = TypeVar("T")
+OPEN_MPI = "Open MPI's mpirun"
 
 
 class Serial:
@@ -137,7 +138,7 @@ def connect(environment: Mapping[str, str] = os.environ) -> tuple[Serial, str]:
         with warnings.catch_warnings():
             # mpi4py warns of a foreign launcher and goes on; what follows refuses it.
             warnings.simplefilter("ignore", RuntimeWarning)
-            from mpi4py import MPI
+            MPI = _loaded()
     except (ImportError, RuntimeError) as err:
         if promised > 1:
             raise LaunchError(
@@ -145,8 +146,15 @@ def connect(environment: Mapping[str, str] = os.environ) -> tuple[Serial, str]:
                 f"({err}); install one, such as `pip install mcattn[mpich]`"
             ) from None
         return Serial(), "no MPI library found: one process"
-    library = " ".join(MPI.Get_library_version().splitlines()[0].strip("\0").split())
-    if MPI.COMM_WORLD.size < promised:
+    version = MPI.Get_library_version().strip("\0")
+    library = " ".join(version.splitlines()[0].split())
+    # Asked to start under a server that it cannot talk to, MPICH ends the process with rows of
+    # its own internals; so the sentence has to come before.
+    strangers = launcher == OPEN_MPI and version.startswith("MPICH") and "pmix" not in version
+    if not strangers and not MPI.Is_initialized():
+        MPI.Init_thread()
+    size = 1 if strangers else MPI.COMM_WORLD.size
+    if size < promised:
         remedy = (
             "tell srun how that library is started, such as --mpi=pmi2 (srun --mpi=list), or use "
             "the library's own mpiexec"
@@ -156,11 +164,21 @@ def connect(environment: Mapping[str, str] = os.environ) -> tuple[Serial, str]:
         )
         raise LaunchError(
             f"{launcher} started {promised} processes, but the MPI library that mpi4py loaded "
-            f"({library}) sees {MPI.COMM_WORLD.size}; {remedy}"
+            f"({library}) sees {size}; {remedy}"
         )
-    if MPI.COMM_WORLD.size == 1:
+    if size == 1:
         return Serial(), f"one process ({library})"
-    return Mpi(MPI), f"{MPI.COMM_WORLD.size} ranks ({library})"
+    return Mpi(MPI), f"{size} ranks ({library})"
+
+
+def _loaded() -> Any:
+    """The module mpi4py.MPI, with the library loaded but not started."""
+    import mpi4py
+
+    mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
+    from mpi4py import MPI
+
+    return MPI
 
 
 def expected_size(environment: Mapping[str, str]) -> tuple[int, str]:
@@ -171,7 +189,7 @@ def expected_size(environment: Mapping[str, str]) -> tuple[int, str]:
     """
     counts = {
         "an MPICH-like mpiexec (PMI)": environment.get("PMI_SIZE"),
-        "Open MPI's mpirun": environment.get("OMPI_COMM_WORLD_SIZE"),
+        OPEN_MPI: environment.get("OMPI_COMM_WORLD_SIZE"),
         "srun": environment.get("SLURM_STEP_NUM_TASKS") if "SLURM_STEP_ID" in environment else None,
     }
     sizes = {name: int(n) for name, n in counts.items() if n and n.isdigit()}
