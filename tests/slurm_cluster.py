@@ -93,11 +93,11 @@ def start(folder, cpus=8):
 
 def stop(folder):
     """Kill the jobs, then stop the daemons."""
-    environment = {**os.environ, "SLURM_CONF": str(Path(folder).resolve() / "slurm.conf")}
-    for words in (["scancel"], ["scancel", "--full", "--signal=KILL"]):
-        words = [*words, f"--user={getpass.getuser()}"]
-        subprocess.run(words, env=environment, capture_output=True, timeout=60)
-    _wait_for(lambda: not _output(["squeue", "-h"], environment), 15)
+    if (Path(folder) / "slurmctld.pid").exists():
+        environment = {**os.environ, "SLURM_CONF": str(Path(folder).resolve() / "slurm.conf")}
+        for words in (["scancel"], ["scancel", "--full", "--signal=KILL"]):
+            _output([*words, f"--user={getpass.getuser()}"], environment)
+        _wait_for(lambda: not _output(["squeue", "-h"], environment), 15)
     for name in ("slurmd", "slurmctld", "munged"):
         _end(Path(folder) / f"{name}.pid")
 
