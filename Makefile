@@ -19,8 +19,9 @@ runs/%.h5: jobs/%.toml .venv/.stamp $(SOURCES)
 	rm -rf $@ $@.parts
 	$(BIN)/mpiexec -n $(RANKS) $(BIN)/mcattn run $< -o $@
 
+# Test files spread over two processes: many tests wait for others that they started.
 test: .venv/.stamp
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 test-long: .venv/.stamp
 	$(BIN)/python -m pytest -q -m "long or not long"
