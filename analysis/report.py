@@ -13,7 +13,7 @@ from rich.table import Table
 from mcattn.analysis import comparison, fixed, hysteresis, series, tempering
 from mcattn.analysis.fixed import FixedResult, StateSummary
 from mcattn.analysis.loop import NAMES, BranchPoint, HysteresisResult, Loop, Switching
-from mcattn.analysis.series import Estimate
+from mcattn.analysis.series import Estimate, short
 from mcattn.analysis.tempering import TemperingResult
 from mcattn.errors import JobError, ModelError, RunFileError
 from mcattn.runfile import open_run
@@ -127,22 +127,6 @@ def _legend(result: Result, missing: int) -> list[str]:
             f"to resolve it would take up to {missing} more rows a replica."
         )
     return lines
-
-
-def short(value: float, error: float) -> str:
-    """Value with the error in its last digits: one digit of it, two if it begins with 1.
-
-    A value whose error is not known ends in (?); errors of 10 and more are in units of 1.
-    """
-    if not math.isfinite(value):
-        return "-"
-    if not math.isfinite(error):
-        return f"{value:.4g}(?)"
-    if error == 0:
-        return f"{value:.6g}"
-    leading, exponent = f"{error:.1e}".split("e")
-    decimals = max(0, (1 if leading < "1.95" else 0) - int(exponent))
-    return f"{value:z.{decimals}f}({round(error * 10**decimals)})"
 
 
 def _estimate(estimate: Estimate | None) -> str:

@@ -69,6 +69,8 @@ def plain(value: Any) -> Any:
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in value.items()}
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value
@@ -80,6 +82,22 @@ def exactly(value: float) -> Estimate:
     Only who knows the model can say so: to `mean` a series that never moves is stuck.
     """
     return Estimate(value, 0.0, NAN, 0.0, CONSTANT)
+
+
+def short(value: float, error: float) -> str:
+    """Value with the error in its last digits: one digit of it, two if it begins with 1.
+
+    A value whose error is not known ends in (?); errors of 10 and more are in units of 1.
+    """
+    if not math.isfinite(value):
+        return "-"
+    if not math.isfinite(error):
+        return f"{value:.4g}(?)"
+    if error == 0:
+        return f"{value:.6g}"
+    leading, exponent = f"{error:.1e}".split("e")
+    decimals = max(0, (1 if leading < "1.95" else 0) - int(exponent))
+    return f"{value:z.{decimals}f}({round(error * 10**decimals)})"
 
 
 def independent(values: ArrayLike) -> Estimate:

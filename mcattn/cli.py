@@ -59,6 +59,16 @@ TimeLimit = Annotated[
         show_default=False,
     ),
 ]
+RunFiles = Annotated[list[Path], typer.Argument(help="Run files (HDF5).", show_default=False)]
+ViewName = Annotated[
+    Literal["stages", "precursors"] | None,
+    typer.Option(
+        "--view",
+        help="Ask a question of one run or of several together: stages (of learning, on the way "
+        "up), precursors (fluctuations below the transition).",
+        show_default=False,
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 
@@ -152,31 +162,60 @@ def doctor(as_json: AsJson = False) -> None:
 
 
 @app.command()
-def analyze(path: RunFile, as_json: AsJson = False) -> None:
-    """Print what a run file says, with errors: loop, switching points, averages."""
-    from mcattn.analysis import report
+def analyze(paths: RunFiles, view: ViewName = None, as_json: AsJson = False) -> None:
+    """Print what run files say, with errors: loop, switching points, averages, or a view of them.
 
-    result = report.analyze_file(path)
+    For instance: mcattn analyze --view precursors softmax.h5 linear.h5
+    """
+    from mcattn.analysis import report, views
+
+    if view is None:
+        result = report.analyze_file(_single(paths))
+        if as_json:
+            print(report.json_text(result))
+        else:
+            report.print_tables(result)
+        return
+    results = views.read(paths, view)
     if as_json:
-        print(report.json_text(result))
+        print(views.json_text(results))
     else:
-        report.print_tables(result)
+        views.print_tables(results, view)
 
 
 @app.command()
 def plot(
-    path: RunFile,
+    paths: RunFiles,
+    view: ViewName = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Figure (.png, .pdf or .svg); RUN.png if not given."),
+        typer.Option(
+            "--output",
+            "-o",
+            help="Figure (.png, .pdf or .svg); if not given RUN.png, or with a view VIEW.png "
+            "beside the first run.",
+        ),
     ] = None,
 ) -> None:
-    """Draw a run's figure; for a hysteresis run the loop, with the theory on it."""
-    from mcattn.analysis import report
+    """Draw a run's figure, or a view's; for a hysteresis run the loop, with the theory on it."""
+    from mcattn.analysis import report, views
 
-    figure = output or Path(str(path).removesuffix(path.suffix) + ".png")
-    report.plot_file(path, figure)
+    if view is None:
+        path = _single(paths)
+        figure = output or Path(str(path).removesuffix(path.suffix) + ".png")
+        report.plot_file(path, figure)
+    else:
+        figure = output or paths[0].with_name(f"{view}.png")
+        views.plot(paths, view, figure)
     print(figure)
+
+
+def _single(paths: list[Path]) -> Path:
+    from mcattn.errors import JobError
+
+    if len(paths) > 1:
+        raise JobError(f"{len(paths)} run files are given; say with --view what to ask of them")
+    return paths[0]
 
 
 @app.command()

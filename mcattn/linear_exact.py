@@ -65,6 +65,11 @@ class Averages:
     ln_z: Number
     error: Number
 
+    @property
+    def binder(self) -> Number:
+        """1 - <tau^4>/(3 <tau^2>^2): 0 for a Gaussian tau, 2/3 for two narrow peaks +-tau."""
+        return 1 - self.tau4 / (3 * self.tau2**2)
+
 
 def averages(model: CopyModel, P: float, chi: float, rtol: float = 1e-8) -> Averages:
     """Exact averages of linear attention at one state, any tokens, by quadrature.

@@ -20,6 +20,7 @@ ORDER = (
     ("sampler",),
     ("extend", "exchange"),
     ("replicas", "ranks", "jobtext", "runfile", "records"),
+    ("linear_stages",),
     ("jobfile", "streams", "schema", "phases", "theory", "linear_exact"),
     ("protocols", "landscape", "linear_landscape"),
     ("action", "ladder"),
@@ -76,7 +77,14 @@ def test_kernels_know_nothing_of_the_package(path):
 
 @pytest.mark.parametrize("path", sorted((ROOT / "analysis").glob("*.py")), ids=lambda p: p.stem)
 def test_analysis_never_samples(path):
-    allowed = {"analysis", "theory", "linear_exact", "landscape", "linear_landscape"}
+    allowed = {
+        "analysis",
+        "theory",
+        "linear_exact",
+        "linear_stages",
+        "landscape",
+        "linear_landscape",
+    }
     allowed |= {"action", "model", "runfile", "schema", "phases", "errors"}
     assert {name.split(".")[0] for name in imported(path)} <= allowed
 
@@ -85,7 +93,6 @@ def test_analysis_never_samples(path):
     ("library", "homes"),
     [
         ("mpi4py", {"ranks"}),
-        ("matplotlib", {"figures", "ladder_figure"}),
         ("typer", {"cli"}),
         ("h5py", {"runfile", "layout", "store", "status", "doctor"}),
         ("numba", {"jit", "simd"}),
@@ -95,6 +102,13 @@ def test_analysis_never_samples(path):
 def test_each_library_has_one_home(library, homes):
     files = [p for folder in (".", "kernels", "analysis") for p in (ROOT / folder).glob("*.py")]
     assert {p.stem for p in files if library in top_level_packages(p)} == homes
+
+
+def test_only_figures_draw():
+    files = [p for folder in (".", "kernels", "analysis") for p in (ROOT / folder).glob("*.py")]
+    drawing = {p.stem for p in files if "matplotlib" in top_level_packages(p)}
+    assert drawing
+    assert all(name.endswith(("figure", "figures")) for name in drawing)
 
 
 @pytest.mark.parametrize(

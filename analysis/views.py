@@ -1,0 +1,165 @@
+"""Views of one run or of several together: their tables, JSON and figures.
+
+`report` tells what a single run is by itself; a view asks a question of the runs it is given.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from mcattn.analysis import precursors, stages
+from mcattn.analysis.precursors import PrecursorsResult
+from mcattn.analysis.series import Estimate, short
+from mcattn.analysis.stages import StagesResult
+from mcattn.errors import JobError
+from mcattn.runfile import Run, open_run
+
+
+@dataclass(frozen=True)
+class View:
+    """How a view reads runs, prints what it found and draws it.
+
+    read : results, one record for each run or for all together, with `to_json` and `warnings`.
+    show : titles and tables, and lines of text below them.
+    draw : the figure.
+    """
+
+    read: Callable[[Sequence[Run]], list[Any]]
+    show: Callable[[list[Any]], tuple[list[tuple[str, Table]], list[str]]]
+    draw: Callable[[list[Any]], Any]
+
+
+def read(paths: Sequence[Path], name: str) -> list[Any]:
+    """What a view finds in these run files, finished or not.
+
+    Raises
+    ------
+    RunFileError, TooFewSamplesError : as the view's own analysis.
+    """
+    return VIEWS[name].read([open_run(path) for path in paths])
+
+
+def json_text(results: list[Any]) -> str:
+    """Strict JSON: the result, or a list of them if the view has one for each run."""
+    plain = [result.to_json() for result in results]
+    return json.dumps(plain if len(plain) > 1 else plain[0], indent=2, allow_nan=False)
+
+
+def print_tables(results: list[Any], name: str, console: Console | None = None) -> None:
+    """Print the results; 0.0735(2) means 0.0735 +- 0.0002."""
+    console = console or Console(highlight=False)
+    tables, text = VIEWS[name].show(results)
+    for title, table in tables:
+        console.print(title, style="bold", markup=False)
+        console.print(table)
+        console.print()
+    for line in text:
+        console.print(line, markup=False)
+    for result in results:
+        for warning in result.warnings:
+            console.print(f"! {warning}", markup=False)
+
+
+def plot(paths: Sequence[Path], name: str, out: str | Path) -> None:
+    """Write a view's figure.
+
+    Raises
+    ------
+    JobError : `out` has an ending that is no figure's, or is one of the run files.
+    RunFileError, TooFewSamplesError : as `read`.
+    """
+    from mcattn.analysis import figures  # matplotlib is slow to import, and tables need none
+
+    figures.check(out)
+    if any(Path(out).exists() and path.exists() and path.samefile(out) for path in paths):
+        raise JobError(f"{out} is one of the run files; choose another name for the figure")
+    figures.save(VIEWS[name].draw(read(paths, name)), out)
+
+
+def _estimate(estimate: Estimate, scale: float = 1) -> str:
+    return short(scale * estimate.value, scale * estimate.error)
+
+
+def _table(*columns: str, left: Sequence[str] = ()) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for name in columns:
+        table.add_column(name, justify="left" if name in left else "right", no_wrap=True)
+    return table
+
+
+def _title(result: Any) -> str:
+    model = result.model
+    return (
+        f"{result.path}: {model.attention} attention, L = {model.L}, V = {model.V}, "
+        f"chi = {result.chi:g}"
+    )
+
+
+def _stages(results: list[StagesResult]) -> tuple[list[tuple[str, Table]], list[str]]:
+    tables, lines = [], []
+    for result in results:
+        table = _table("stage", "from P", "theory", "mark", left=("stage", "mark"))
+        for stage in result.stages:
+            seen = _estimate(stage.P) if stage.P.n else "not reached"
+            table.add_row(stage.name, seen, short(stage.exact, 0), stage.mark)
+        tables.append((f"Stages in {_title(result)}", table))
+        lines += [
+            f"At the jump {name} goes from {_estimate(a)} to {_estimate(b)}."
+            for name, (a, b) in result.jump.items()
+        ]
+    return tables, lines
+
+
+def _precursors(results: list[PrecursorsResult]) -> tuple[list[tuple[str, Table]], list[str]]:
+    tables = []
+    for result in results:
+        name = result.order_parameter
+        order, loss = (_power(result, x) for x in ("variance", "loss_variance"))
+        heads = (f"1e{order} var({name})", "ratio", "sweeps", "loss", f"1e{loss} var(loss)")
+        table = _table("P", "P/P_t", *heads)
+        for state in result.states:
+            table.add_row(
+                f"{state.P:.5g}",
+                f"{state.distance:.3f}",
+                _estimate(state.variance, 10**order),
+                *map(_estimate, (state.growth, state.time, state.loss)),
+                _estimate(state.loss_variance, 10**loss),
+            )
+        at = f"P_t = {result.transition:.5g} ({result.source})"
+        tables.append((f"Approach in {_title(result)}; {at}", table))
+    note = "sweeps: autocorrelation time of the order parameter; ratio: to the lowest P."
+    return tables, [note, *(result.statement for result in results)]
+
+
+def _power(result: PrecursorsResult, name: str) -> int:
+    """The power of ten, a multiple of 3, that brings a column of small values near 1."""
+    largest = max(getattr(state, name).value for state in result.states)
+    return 3 * math.ceil(-math.log10(largest) / 3)
+
+
+def _draw_stages(results: list[StagesResult]) -> Any:
+    from mcattn.analysis import stages_figure
+
+    return stages_figure.stages_figure(results, [stages.lines(result) for result in results])
+
+
+def _draw_precursors(results: list[PrecursorsResult]) -> Any:
+    from mcattn.analysis import precursors_figure
+
+    return precursors_figure.precursors_figure(results)
+
+
+VIEWS = {
+    "stages": View(lambda runs: [stages.analyze(run) for run in runs], _stages, _draw_stages),
+    "precursors": View(
+        lambda runs: [precursors.analyze(run) for run in runs], _precursors, _draw_precursors
+    ),
+}
