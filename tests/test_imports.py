@@ -20,10 +20,11 @@ ORDER = (
     ("sampler",),
     ("extend", "exchange"),
     ("replicas", "ranks", "jobtext", "runfile", "records"),
-    ("linear_stages",),
+    ("linear_stages", "coexistence"),
+    ("finite_chi",),
     ("jobfile", "streams", "schema", "phases", "theory", "linear_exact"),
     ("protocols", "landscape", "linear_landscape"),
-    ("action", "ladder"),
+    ("action", "ladder", "rows"),
     ("model",),
     ("errors",),
 )

@@ -51,6 +51,24 @@ JOBS = {
         },
         "run": {"seed": 2, "commit_sweeps": 2000},
     },
+    "tempering": {
+        "model": {"L": 8, "V": 6, "g_s": 10.0, "g_w": 0.01},
+        "protocol": {
+            "kind": "tempering",
+            "P": [80, 100, 120],
+            "chi": [60.0, 40.0, 60.0],
+            "states": 5,
+            "ladders": 4,
+            "exchange_every": 10,
+            "tune_rounds": 2,
+            "tune_sweeps": 1000,
+            "thermalize": 100,
+            "sweeps": 16_000,
+            "every": 40,
+            "pattern_replicas": 3,
+        },
+        "run": {"seed": 3, "commit_seconds": 0.1},
+    },
 }
 LEG_SECONDS = {1: 1.0, 2: 6.0, 3: 8.0}  # kills fall evenly into so long a time
 LATE = 0.1  # share of the kills that wait for the end, to fall around the final merge
