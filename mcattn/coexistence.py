@@ -1,32 +1,34 @@
 """Where softmax attention changes phase at finite chi, fluctuations of the scores included.
 
-The profile Phi(m; P) = -ln p(m) of `mcattn.finite_chi` is a smooth function of P: a few values of P
-give it for a whole range. Two phases exist at P where it has two minima. Axes: n values of m.
+Two phases exist at P where p(m), the density of the copy overlap (`mcattn.finite_chi`), has two
+peaks. Axes: n points of p(m).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from numpy.polynomial import chebyshev
 from scipy.optimize import brentq
 
 from mcattn import finite_chi, landscape, rows, theory
 from mcattn.errors import ModelError
-from mcattn.finite_chi import Table, Tilt
+from mcattn.finite_chi import Curve, Lines, Saddle
 from mcattn.model import CopyModel, positive
 
-WIDE = 0.4  # relative half-width of the range of P searched
-NODES = 9  # Chebyshev nodes in P
 MIDDLE = 0.35  # m whose landscape P begins the search where the landscape has no transition
-POINTS = 40  # of the grid of m in each spread of a table
-SLIGHT = 1e-3  # relative fall of the state curve up to which it counts as monotone
-SMALLEST = 4  # L: the summed rows of shorter sequences have no smooth density
-SADDLE_POINTS = 3000  # on either side of the top
-COARSE = 2  # gathering of the second estimate, relative to the first
+SLIGHT = 1e-3  # kT: a lower barrier is not told from none
+SEARCH, SETTLED = 30, 2e-3  # steps to the transition; relative change of P that ends them
+LONGEST = 0.15  # relative change of P in one of them
+NEARBY = 1.005  # factor by which brackets of P grow
+SCAN = np.geomspace(0.93, 1.07, 57)  # of P, relative, in which two peaks of p(m) are looked for
+SCRAMBLINGS = 4
+COARSE = 2  # gathering of the rougher nodes, relative to the fine ones
+FEWER = 4  # times fewer samples in them
 
 
 class Value(NamedTuple):
@@ -40,215 +42,224 @@ class Value(NamedTuple):
 class Coexistence:
     """The transition between the uniform and the copy phase at one chi.
 
-    P_exact : both phases have equal weights, from sums over all (m, q).
     P_equal_height : both peaks of p(m) are equally high.
-    P_saddle : equal weights by the saddle point over the fields of m and q with its Gaussian
-        correction; its error contains the distance to P_exact.
-    P_lower, P_upper : Phi has two minima between them; nan beyond 40 % of P_exact.
-    m_minus, m_plus : <m> in each phase at P_exact; dm is their difference.
-    barrier : height of the top of Phi over its minima, in kT, at P_equal_height.
-    loss_minus, loss_plus : <test loss> in each phase at P_exact.
+    P_equal_weight : the phases, divided at the m of the lowest point between these peaks, have
+        equal weights.
+    P_saddle : P_equal_weight by saddle point and Gaussian correction alone; its error contains
+        the distance to P_equal_weight.
+    m_minus, m_plus : <m> in each phase at P_equal_weight; dm is their difference.
+    peak_minus, peak_plus : m of the peaks of p(m) at P_equal_height.
+    barrier : ln of the ratio of a peak of p(m) to the lowest point between, at P_equal_height:
+        the height of the top of Phi = -ln p(m) over its minima, in kT.
+    loss_minus, loss_plus : <test loss> in each phase at P_equal_weight.
     """
 
-    P_exact: Value
+    P_equal_weight: Value
     P_equal_height: Value
     P_saddle: Value
-    P_lower: Value
-    P_upper: Value
     m_minus: Value
     m_plus: Value
     dm: Value
+    peak_minus: Value
+    peak_plus: Value
     barrier: Value
     loss_minus: Value
     loss_plus: Value
 
 
-def coexistence(model: CopyModel, chi: float) -> Coexistence | None:
-    """The transition of softmax attention at this chi; None where p(m) never has two peaks.
+class Phases(NamedTuple):
+    """Two peaks of p(m) and the lowest point between them, each with its m and ln p."""
 
-    The errors are numerical: the change when deviations of the scores are sampled anew and
-    gathered more coarsely. Source: docs/theory.md, "Finite chi, softmax".
+    minus: tuple[float, float]
+    between: tuple[float, float]
+    plus: tuple[float, float]
+
+
+def coexistence(model: CopyModel, chi: float) -> Coexistence | None:
+    """The transition of softmax attention at this chi; None where p(m) has one peak at every P.
+
+    The errors are numerical: from the scatter between scramblings of the score samples, from
+    gathering them, and from interpolating p(m). Source: docs/theory.md, "Finite chi, softmax".
 
     Raises
     ------
     ModelError : linear attention, chi not finite and > 0, or an action too steep to be summed.
     """
     chi = _checked(model, chi)
-    coarse = rows.sample(model, chi, seed=1, gather=COARSE * rows.GATHER)
-    P = _guess(model, chi)
-    found = _Range(Table(coarse, model, P, chi, finite_chi.path(coarse, model, P, chi)))
-    if found.band is None:
-        return None
-    P = found.equal_weight()
+    P = _approach(model, chi)
     fine = rows.sample(model, chi, seed=0)
-    tilts = finite_chi.path(fine, model, P, chi)
-    estimates = [_numbers(Table(nodes, model, P, chi, tilts)) for nodes in (fine, coarse)]
-    if None in estimates:
+    path = finite_chi.path(fine, model, P, chi)
+    exact = finite_chi.lines(fine, model, chi, path)
+    best = numbers(exact, P)
+    if best is None:
         return None
-    one, other = estimates
-    # Gathering changes a result in proportion to the square of its width.
-    share = 1 / (COARSE**2 - 1)
-    values = {name: Value(one[name], share * abs(one[name] - other[name])) for name in one}
-    saddle = _saddle(model, chi, P, tilts, values.pop("top").value)
-    exact = values["P_exact"]
-    error = abs(saddle - exact.value) + exact.error
-    return Coexistence(P_saddle=Value(saddle, error), **values)
+    P = best["P_equal_weight"]
+    saddle = numbers(exact.saddle, P)
+    thin = numbers(exact.every_other(), P)
+    gathered = numbers(_rough(model, chi, path, 0, rows.SAMPLES), P)
+    few, seeds = rows.SAMPLES // FEWER, range(1, SCRAMBLINGS + 1)
+    scatter = [numbers(_rough(model, chi, path, seed, few), P) for seed in seeds]
+    known = [one for one in scatter if one is not None]
+    if saddle is None or thin is None or gathered is None or len(known) < SCRAMBLINGS:
+        return None  # a barrier no higher than the errors
+    values = {}
+    for name, value in best.items():
+        parts = (
+            # Four times the samples: the scatter is half as wide at most.
+            np.std([one[name] for one in known], ddof=1) / math.sqrt(FEWER),
+            # Gathering acts in proportion to the square of its width, interpolation to the
+            # fourth power of the spacing; the factor 4 leaves room for doubt.
+            (gathered[name] - saddle[name]) / (COARSE**2 - 1),
+            (thin[name] - value) / 4,
+        )
+        values[name] = Value(value, math.hypot(*parts))
+    P_saddle = saddle["P_equal_weight"]
+    distance = abs(P_saddle - P)
+    values["P_saddle"] = Value(P_saddle, distance + values["P_equal_weight"].error)
+    return Coexistence(**values)
 
 
-def table(model: CopyModel, P: float, chi: float) -> Table:
-    """The density of (m, q) for states near P: its profile and averages.
+def curve(model: CopyModel, chi: float, P: float) -> Curve:
+    """The density of m at P, normalised, with <q> and <loss> at each m.
 
     Raises
     ------
     ModelError : as `coexistence`, or P is not finite and > 0.
     """
     P, chi = positive("P", P), _checked(model, chi)
+    found = lines(model, chi, P).curve(P)
+    return found._replace(ln_p=found.ln_p - found.ln_weight())
+
+
+def lines(model: CopyModel, chi: float, P: float) -> Lines:
+    """The density of (m, q) for values of P near this one."""
     nodes = rows.sample(model, chi, seed=0)
-    return Table(nodes, model, P, chi, finite_chi.path(nodes, model, P, chi))
+    return finite_chi.lines(nodes, model, chi, finite_chi.path(nodes, model, P, chi))
 
 
-class _Range:
-    """Phi(m; P) over a range of P around a table's, by Chebyshev interpolation in P."""
-
-    def __init__(self, table: Table) -> None:
-        self.center, self.half = table.P, WIDE * table.P
-        self.m = table.grid(POINTS)
-        nodes = np.cos(np.pi * (np.arange(NODES) + 0.5) / NODES)
-        # Not normalised: ln Z turns so sharply at the transition that no polynomial follows.
-        values = [-table.ln_p(self.center + x * self.half, self.m) for x in nodes]
-        self.coefficients = chebyshev.chebfit(nodes, np.array(values), NODES - 1)
-        slopes = np.gradient(np.array(values), self.m, axis=1)
-        self.state = self._state_curve(chebyshev.chebfit(nodes, slopes, NODES - 1))
-        self.band = self._band()
-
-    def phi(self, P: float) -> np.ndarray:
-        """Phi on the grid of m, up to a constant."""
-        return chebyshev.chebval((P - self.center) / self.half, self.coefficients)
-
-    def _state_curve(self, slope: np.ndarray) -> np.ndarray:
-        """P at which Phi is stationary at each m, nan outside the range."""
-        x, derivative = np.zeros(self.m.size), chebyshev.chebder(slope)
-        for _ in range(60):
-            ratio = _each(slope, x) / _each(derivative, x)
-            x = np.clip(x - ratio, -1.001, 1.001)
-        return np.where(np.abs(x) <= 1, self.center + x * self.half, np.nan)
-
-    def _band(self) -> tuple[float, float] | None:
-        """Ends of the range of P with two minima: where the state curve turns back."""
-        P = self.state[np.isfinite(self.state)]
-        if P.size < 3:
-            return None
-        peaks = np.maximum.accumulate(P)
-        i = int((peaks - P).argmax())
-        if peaks[i] - P[i] <= SLIGHT * self.center:
-            return None
-        return float(P[i]), float(peaks[i])
-
-    def inside(self, P: float) -> float:
-        """P, or nan if it is no more than the end of the range that was searched."""
-        return P if abs(P - self.center) < 0.99 * self.half else math.nan
-
-    def phases(self, P: float) -> tuple[int, int, int]:
-        """Grid points of the lower minimum, the top and the upper minimum of Phi at P."""
-        assert self.band is not None
-        phi = self.phi(P)
-        inner = phi[1:-1]
-        minima = 1 + np.flatnonzero((inner < phi[:-2]) & (inner <= phi[2:]))
-        if minima.size < 2:
-            raise ModelError(f"Phi has a single minimum at P = {P:.5g}")
-        first, second = np.sort(minima[np.argsort(phi[minima])[:2]])
-        return first, first + int(phi[first : second + 1].argmax()), second
-
-    def weights(self, P: float) -> float:
-        """ln of the ratio of the copy phase's weight to the uniform phase's."""
-        phi = self.phi(P)
-        _, top, _ = self.phases(P)
-        return _ln_sum(-phi[top:], self.m[top:]) - _ln_sum(-phi[: top + 1], self.m[: top + 1])
-
-    def heights(self, P: float) -> float:
-        low, _, high = self.phases(P)
-        phi = self.phi(P)
-        return float(_vertex(phi, low) - _vertex(phi, high))
-
-    def root(self, excess: str) -> float:
-        assert self.band is not None
-        low, high = self.band
-        edge = 0.02 * (high - low)
-        function = getattr(self, excess)
-        if function(low + edge) > 0 or function(high - edge) < 0:
-            raise ModelError("the phases' weights do not balance while both exist")
-        return float(brentq(function, low + edge, high - edge, rtol=1e-9))
-
-    def equal_weight(self) -> float:
-        return self.root("weights")
-
-
-def _ln_sum(ln_p: np.ndarray, m: np.ndarray) -> float:
-    """ln of the integral of exp(ln_p) over m."""
-    top = float(ln_p.max())
-    return top + math.log(np.trapezoid(np.exp(ln_p - top), m))
-
-
-def _each(coefficients: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Chebyshev series number i at x[i]; coefficients have shape (degree + 1, n)."""
-    return chebyshev.chebval(x, coefficients, tensor=False)
-
-
-def _vertex(y: np.ndarray, i: int) -> float:
-    """Extremum of the parabola through y[i - 1], y[i], y[i + 1]."""
-    before, here, after = y[i - 1 : i + 2]
-    return float(here - (after - before) ** 2 / (8 * (after - 2 * here + before)))
-
-
-def _numbers(table: Table) -> dict[str, float] | None:
-    """Everything about the transition near this table's P."""
-    near = _Range(table)
-    if near.band is None:
+def phases(curve: Curve) -> Phases | None:
+    """The two peaks of p(m) with the deepest gap between them; None if there is one peak."""
+    y = curve.ln_p
+    peaks = 1 + np.flatnonzero((y[1:-1] > y[:-2]) & (y[1:-1] >= y[2:]))
+    if peaks.size < 2:
         return None
-    P, level = near.root("weights"), near.root("heights")
-    _, top, _ = near.phases(P)
-    split = float(near.m[top])
-    uniform, copy = (table.averages(P, *ends) for ends in ((0, split), (split, 1)))
-    phi = near.phi(level)
-    low, peak, _ = near.phases(level)
+    top = int(peaks[y[peaks].argmax()])
+    others = [int(peak) for peak in peaks if peak != top]
+    second = max(others, key=lambda i: _prominence(y, peaks, i))
+    if _prominence(y, peaks, second) < SLIGHT:
+        return None
+    low, high = sorted((top, second))
+    gap = low + int(y[low : high + 1].argmin())
+    return Phases(*(_vertex(curve, i) for i in (low, gap, high)))
+
+
+def _prominence(y: np.ndarray, peaks: np.ndarray, i: int) -> float:
+    """How far one must descend from a peak to come to a higher one."""
+    higher = peaks[y[peaks] > y[i]]
+    sides = (higher[higher < i][-1:], higher[higher > i][:1])
+    passes = [y[min(i, j[0]) : max(i, j[0]) + 1].min() for j in sides if j.size]
+    return float(y[i] - max(passes)) if passes else 0.0
+
+
+def _vertex(curve: Curve, i: int) -> tuple[float, float]:
+    """Extremum of the parabola through three points of ln p, as if they were equidistant."""
+    before, here, after = curve.ln_p[i - 1 : i + 2]
+    bend = after - 2 * here + before
+    shift = (before - after) / (2 * bend)
+    m = float(np.interp(i + shift, [i - 1, i, i + 1], curve.m[i - 1 : i + 2]))
+    return m, float(here - (after - before) ** 2 / (8 * bend))
+
+
+def numbers(density: Lines | Saddle, P: float) -> dict[str, float] | None:
+    """Everything about the transition near this P; None if there is one peak."""
+    level = _level(density, P)
+    if level is None:
+        return None
+    P_height, peaks = level
+    split = peaks.between[0]
+    P_weight = _root(lambda x: _ln_ratio(density.curve(x), split), P)
+    at_weight = density.curve(P_weight)
+    minus, plus = (at_weight.between(*ends).means() for ends in ((0, split), (split, 1)))
     return {
-        "P_exact": P,
-        "P_equal_height": level,
-        "P_lower": near.inside(near.band[0]),
-        "P_upper": near.inside(near.band[1]),
-        "m_minus": uniform["m"],
-        "m_plus": copy["m"],
-        "dm": copy["m"] - uniform["m"],
-        "barrier": _vertex(phi, peak) - _vertex(phi, low),
-        "loss_minus": uniform["loss"],
-        "loss_plus": copy["loss"],
-        "top": split,
+        "P_equal_weight": P_weight,
+        "P_equal_height": P_height,
+        "m_minus": minus["m"],
+        "m_plus": plus["m"],
+        "dm": plus["m"] - minus["m"],
+        "peak_minus": peaks.minus[0],
+        "peak_plus": peaks.plus[0],
+        "barrier": peaks.plus[1] - peaks.between[1],
+        "loss_minus": minus["loss"],
+        "loss_plus": plus["loss"],
     }
 
 
-def _saddle(model: CopyModel, chi: float, at: float, tilts: list[Tilt], top: float) -> float:
-    """Equal weights of the saddle-point profile, from a path made at a P close to the answer."""
-    m, q, ln_p = (np.array([getattr(tilt, name) for tilt in tilts]) for name in ("m", "q", "ln_p"))
-    ends = ((m[0], top), (top, m[-1]))
-    grid = np.concatenate([np.linspace(*pair, SADDLE_POINTS) for pair in ends])
-    halves = (slice(SADDLE_POINTS), slice(SADDLE_POINTS, None))
-    base = finite_chi.energy(model, m, q, at, chi)
-
-    def excess(P: float) -> float:
-        curve = finite_chi.spline(m, ln_p + base - finite_chi.energy(model, m, q, P, chi))(grid)
-        low, high = (_ln_sum(curve[part], grid[part]) for part in halves)
-        return high - low
-
-    return float(brentq(excess, 0.95 * at, 1.05 * at, rtol=1e-9))
+def _level(density: Lines | Saddle, P: float) -> tuple[float, Phases] | None:
+    """P at which both peaks are equally high, and the peaks there; None if there is one."""
+    seen = (phases(density.curve(x)) for x in (P, *(P * SCAN).tolist()))
+    found = next((peaks for peaks in seen if peaks is not None), None)
+    for _ in range(4):
+        if found is None:
+            return None
+        P = _root(partial(_excess, density, found.between[0]), P)
+        found = phases(density.curve(P))
+    return None if found is None else (P, found)
 
 
-def _guess(model: CopyModel, chi: float) -> float:
-    """P at which the landscape has its transition, or else at which its m is MIDDLE."""
+def _excess(density: Lines | Saddle, split: float, P: float) -> float:
+    """How much higher ln p rises above the split than below it."""
+    curve = density.curve(P)
+    above = curve.m > split
+    heights = []
+    for part in (above, ~above):
+        i = int(np.flatnonzero(part)[curve.ln_p[part].argmax()])
+        heights.append(_vertex(curve, i)[1] if 0 < i < len(curve.m) - 1 else curve.ln_p[i])
+    return float(heights[0] - heights[1])
+
+
+def _ln_ratio(curve: Curve, split: float) -> float:
+    """ln of the weight above the split over that below it."""
+    return curve.between(split, 1).ln_weight() - curve.between(0, split).ln_weight()
+
+
+def _root(rising: Callable[[float], float], P: float) -> float:
+    """Zero of a rising function of P, looked for around P."""
+    low = high = P
+    while rising(low) > 0:
+        low /= NEARBY
+    while rising(high) < 0:
+        high *= NEARBY
+    return P if low == high else float(brentq(rising, low, high, rtol=1e-11))
+
+
+def _approach(model: CopyModel, chi: float) -> float:
+    """P of equal weights by Newton's method on rough saddle-point curves, each on its own path."""
     jump = theory.boundary(model, chi)
     if jump is not None:
-        return jump.P_star
-    gap = math.log(MIDDLE * (model.L - 1) / (1 - MIDDLE))
-    return float(landscape.equation_of_state(model, chi, np.array([gap]))[0])
+        P, split = jump.P_star, math.sqrt(jump.m_minus * jump.m_plus)
+    else:
+        split = max(MIDDLE, 1.2 / model.L)
+        gap = math.log(split * (model.L - 1) / (1 - split))
+        P = float(landscape.equation_of_state(model, chi, [gap])[0])
+    nodes = rows.sample(model, chi, 1, COARSE * rows.GATHER, rows.SAMPLES // FEWER)
+    for _ in range(SEARCH):
+        path = finite_chi.path(nodes, model, P, chi)
+        density = finite_chi.saddle(nodes, model, chi, path)
+        here = density.curve(P)
+        if (found := phases(here)) is not None:
+            split = found.between[0]
+        excess = _ln_ratio(here, split)
+        slope = _ln_ratio(density.curve(P * (1 + SETTLED)), split) - excess
+        step = -excess * SETTLED / slope
+        P *= 1 + min(max(step, -LONGEST), LONGEST)
+        if abs(step) < SETTLED:
+            return P
+    raise ModelError(f"no P of equal weights near {P:.5g} for this theory")
+
+
+def _rough(model: CopyModel, chi: float, path: finite_chi.Path, seed: int, samples: int) -> Saddle:
+    nodes = rows.sample(model, chi, seed, COARSE * rows.GATHER, samples)
+    return finite_chi.saddle(nodes, model, chi, path)
 
 
 def _checked(model: CopyModel, chi: float) -> float:
@@ -257,6 +268,6 @@ def _checked(model: CopyModel, chi: float) -> float:
             "this theory is for softmax attention; mcattn.linear_exact has the exact averages "
             "of linear attention"
         )
-    if model.L < SMALLEST:
-        raise ModelError(f"L is {model.L}; this theory adds up the rows of at least {SMALLEST}")
+    if chi == math.inf:
+        raise ModelError("chi is inf: no fluctuations are left; see theory.boundary")
     return positive("chi", chi)

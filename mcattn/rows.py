@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -21,10 +22,11 @@ from mcattn.model import CopyModel
 
 SAMPLES = 2**15  # of the deviations, gathered in cells of so many standard deviations
 GATHER = 1 / 4
-STEP = 1 / 5  # of the grid of d, in its standard deviations
+STEP = 1 / 4  # of the grid of d, in its standard deviations
 REACH = 8.0  # standard deviations of d that the grid covers at least
 CERTAIN = 9.0  # score gap, beyond that of m = 1/2, up to which the grid of d reaches
-CELL = (0.4, 0.1)  # largest cell, in standard deviations of one row and of the sum of all rows
+CELL = 0.6  # largest cell, in standard deviations of a row that is on or off for certain
+SHORT, REFINE = 3, 4  # L up to which all of the above is so many times finer
 WINDOW = 16.0  # width of a table in standard deviations of the sum
 FLOOR = 1e-11  # share of the largest cell below which rounding sets in
 
@@ -37,13 +39,14 @@ class Cumulants(NamedTuple):
     covariance: np.ndarray
 
 
-class Density(NamedTuple):
-    """ln p_L on lines of equal m: m of shape (x,), q and ln_p of shape (x, y); -inf if unknown."""
+class Line(NamedTuple):
+    """p_L(m, q) dq at one m: q, ln of its size and its sign, all of shape (y,); 0 if unknown."""
 
-    m: np.ndarray
+    m: float
     q: np.ndarray
     ln_p: np.ndarray
-    area: float  # of a cell
+    sign: np.ndarray
+    cumulants: Cumulants
 
 
 @dataclass(frozen=True)
@@ -55,65 +58,76 @@ class Rows:
     q: np.ndarray
     ln_w: np.ndarray
 
-    def _tilted(self, h: float, k: float) -> tuple[float, np.ndarray]:
-        """K and the weights of the nodes times exp(h m + k q), sum 1."""
-        w = self.ln_w + h * self.m + k * self.q
-        top = w.max()
-        w = np.exp(w - top)
-        total = float(w.sum())
-        return float(top) + math.log(total), w / total
-
     def cumulants(self, h: float, k: float) -> Cumulants:
         """Generating function of one row at the tilt (h, k)."""
-        K, w = self._tilted(h, k)
-        x = np.stack([self.m, self.q])
-        mean = x @ w
-        d = x - mean[:, None]
-        return Cumulants(K, mean, (d * w) @ d.T)
+        return self._moments(h, k)[0]
 
-    def convolved(self, h: float, k: float) -> Density:
-        """p_L near its mean at the tilt (h, k), exact but for the cells and the nodes.
+    def _moments(self, h: float, k: float) -> tuple[Cumulants, np.ndarray]:
+        """The cumulants, and the weights of the nodes times exp(h m + k q), sum 1."""
+        w = self.ln_w + h * self.m + k * self.q
+        top = float(w.max())
+        w = np.exp(w - top)
+        total = float(w.sum())
+        w /= total
+        mean = np.array([w @ self.m, w @ self.q])
+        x, y = self.m - mean[0], self.q - mean[1]
+        wx = w * x
+        xy = wx @ y
+        covariance = np.array([[wx @ x, xy], [xy, (w * y) @ y]])
+        return Cumulants(top + math.log(total), mean, covariance), w
+
+    def line(self, h: float, k: float) -> Line:
+        """p_L at the mean m of the tilt (h, k), exact but for the nodes and the cells in q.
 
         The tilted nodes are shared out among four cells each; dividing the transform by that of
-        the sharing undoes its smoothing, its L-th power adds up L rows, and the known
-        K undoes the tilt, so that densities at different tilts need no matching.
+        the sharing undoes its smoothing, its L-th power adds up L rows, and the known K undoes
+        the tilt, so that densities at different tilts need no matching.
         """
-        K, w = self._tilted(h, k)
-        m_mean, q_mean = w @ self.m, w @ self.q
-        m, q = self.m - m_mean, self.q - q_mean
+        cumulants, w = self._moments(h, k)
+        K, (m_mean, q_mean), C = cumulants
         # Sheared until uncorrelated: m and q are so much alike that square cells would be coarse.
-        shear = (w @ (m * q)) / (w @ m**2)
-        v = q - shear * m
-        step = min(CELL[0], CELL[1] * math.sqrt(self.L))
-        size = fft.next_fast_len(math.ceil(WINDOW * math.sqrt(self.L) / step))
-        cell = [step * math.sqrt(w @ x**2) for x in (m, v)]
-        wave = fft.fft2(_shared(m / cell[0], v / cell[1], w, size))
-        smooth = np.sinc(fft.fftfreq(size)) ** 2
-        wave = (wave / np.outer(smooth, smooth)) ** self.L
-        area = cell[0] * cell[1] / self.L**2
-        p = fft.fftshift(fft.ifft2(wave).real) / area
-        steps = (np.arange(size) - size // 2) / self.L
-        m = steps * cell[0]
-        q = q_mean + shear * m[:, None] + steps * cell[1]
-        m += m_mean
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ln_p = np.where(p > FLOOR * p.max(), np.log(p), -np.inf)
-        return Density(m, q, ln_p + self.L * (K - h * m[:, None] - k * q), area)
+        shear = C[0, 1] / C[0, 0]
+        m, v = self.m - m_mean, self.q - q_mean - shear * (self.m - m_mean)
+        cell = CELL / 2 if self.L <= SHORT else CELL
+        cell_m, cell_v = (cell * _width(w, y, m > 0) for y in (m, v))
+        sizes, waves = [], []
+        for y, cell in ((m, cell_m), (v, cell_v)):
+            reach = WINDOW * math.sqrt(self.L * (w @ y**2))
+            sizes.append(fft.next_fast_len(math.ceil(reach / cell)))
+            waves.append(np.sinc(fft.fftfreq(sizes[-1])) ** 2)
+        wave = fft.fft2(_shared(m / cell_m, v / cell_v, w, *sizes)) / np.outer(*waves)
+        wave **= self.L
+        # The sum over the waves of m is p_L at the mean m; 1 / cell makes it a density in m.
+        p = fft.fftshift(fft.ifft(wave.mean(axis=0)).real) * self.L / cell_m
+        q = q_mean + (np.arange(sizes[1]) - sizes[1] // 2) * cell_v / self.L
+        # Short sequences have sharp edges in q, at which the division overshoots: signs must stay.
+        p[(np.abs(p) < FLOOR * p.max()) | (q <= 0) | (q >= 1)] = 0
+        with np.errstate(divide="ignore"):
+            ln_p = np.log(np.abs(p)) + self.L * (K - h * m_mean - k * q)
+        return Line(m_mean, q, ln_p, np.sign(p), cumulants)
 
-    def gaussian(self, h: float, k: float) -> float:
+    def gaussian(self, cumulants: Cumulants, h: float, k: float) -> float:
         """ln p_L at the mean of the tilt (h, k): saddle point and Gaussian correction."""
-        K, mean, covariance = self.cumulants(h, k)
+        K, mean, covariance = cumulants
         exponent = self.L * (K - h * mean[0] - k * mean[1])
         return exponent + math.log(self.L / (2 * math.pi)) - np.linalg.slogdet(covariance)[1] / 2
 
 
-def sample(model: CopyModel, chi: float, seed: int, gather: float = GATHER) -> Rows:
-    """Nodes of one row; seeds differ in the scrambling of the Sobol sequence."""
+def sample(
+    model: CopyModel, chi: float, seed: int, gather: float = GATHER, samples: int = SAMPLES
+) -> Rows:
+    """Nodes of one row; seeds differ in the scrambling of the Sobol sequence.
+
+    samples : number of deviations, a power of two, gathered in cells of `gather` standard
+    deviations.
+    """
     variance, others = model.g_s / chi, model.L - 1
-    z, square, weight = _deviations(others, variance, seed, gather)
+    # The sum of two or three rows is hardly smoother than one: its nodes must be denser.
+    refine = REFINE if model.L <= SHORT else 1
+    z, square, weight = _deviations(others, variance, seed, gather / refine, samples)
     spread = math.sqrt(variance * model.L / others)
     low, high = -REACH * spread, max(REACH * spread, math.log(others) + CERTAIN)
-    d = np.linspace(low, high, 2 + math.ceil((high - low) / (STEP * spread)))[:, None]
+    d = np.linspace(low, high, 2 + math.ceil((high - low) * refine / (STEP * spread)))[:, None]
     copied = np.exp(d)
     total = copied + z
     ln_w = np.log(weight) - (d / spread) ** 2 / 2
@@ -123,7 +137,7 @@ def sample(model: CopyModel, chi: float, seed: int, gather: float = GATHER) -> R
 
 
 def _deviations(
-    others: int, variance: float, seed: int, gather: float
+    others: int, variance: float, seed: int, gather: float, samples: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sums of e^x and e^2x over the other scores' deviations x from their mean, and weights.
 
@@ -131,27 +145,48 @@ def _deviations(
     """
     if others == 1:
         return np.ones(1), np.ones(1), np.ones(1)
-    from scipy.stats import qmc  # takes most of a second to import
-
-    x = special.ndtri(np.clip(qmc.Sobol(others, seed=seed).random(SAMPLES), 1e-12, 1 - 1e-12))
-    x *= math.sqrt(variance)
-    x -= x.mean(axis=1, keepdims=True)
-    sums = np.stack([np.exp(x).sum(axis=1), np.exp(2 * x).sum(axis=1)])
+    sums = _sampled(others, variance, seed, samples)
     u, v = np.log(sums)
     v = v - np.polyfit(u, v, 1)[0] * u
     cells = np.stack([np.floor((y - y.mean()) / (gather * y.std())) for y in (u, v)], axis=1)
     _, cell, count = np.unique(cells, axis=0, return_inverse=True, return_counts=True)
     z, square = (np.bincount(cell.ravel(), y) / count for y in sums)
-    return z, square, count / SAMPLES
+    return z, square, count / samples
 
 
-def _shared(x: np.ndarray, y: np.ndarray, w: np.ndarray, size: int) -> np.ndarray:
+@lru_cache(maxsize=1)
+def _sampled(others: int, variance: float, seed: int, samples: int) -> np.ndarray:
+    """The sums of `_deviations` for every sample, shape (2, samples)."""
+    from scipy.stats import qmc  # takes most of a second to import
+
+    x = special.ndtri(np.clip(qmc.Sobol(others, seed=seed).random(samples), 1e-12, 1 - 1e-12))
+    x *= math.sqrt(variance)
+    x -= x.mean(axis=1, keepdims=True)
+    np.exp(x, out=x)
+    return np.stack([x.sum(axis=1), (x * x).sum(axis=1)])
+
+
+def _width(w: np.ndarray, y: np.ndarray, on: np.ndarray) -> float:
+    """Standard deviation of y within the two groups `on` and not `on`, of total weight 1.
+
+    A tilted row can be either on or off; sums of rows then have steps, as wide as the sum of
+    the deviations within each state.
+    """
+    total = 0.0
+    for group in (on, ~on):
+        u, z = w[group], y[group]
+        if u.sum() > 0:
+            total += u @ (z - u @ z / u.sum()) ** 2
+    return math.sqrt(total)
+
+
+def _shared(x: np.ndarray, y: np.ndarray, w: np.ndarray, rows: int, columns: int) -> np.ndarray:
     """Weights w on a periodic grid, shape (x, y), each among the four cells around its place."""
-    grid = np.zeros(size * size)
+    grid = np.zeros(rows * columns)
     i, j = np.floor(x).astype(int), np.floor(y).astype(int)
     f, g = x - i, y - j
     for right, along in ((0, 1 - f), (1, f)):
         for up, across in ((0, 1 - g), (1, g)):
-            cell = ((i + right) % size) * size + (j + up) % size
-            grid += np.bincount(cell, w * along * across, size * size)
-    return grid.reshape(size, size)
+            cell = ((i + right) % rows) * columns + (j + up) % columns
+            grid += np.bincount(cell, w * along * across, rows * columns)
+    return grid.reshape(rows, columns)
