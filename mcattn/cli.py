@@ -237,6 +237,13 @@ def theory(
         str | None,
         typer.Option("--tokens", help="V token probabilities, such as 0.5,0.3,0.2; else uniform."),
     ] = None,
+    fluctuations: Annotated[
+        bool,
+        typer.Option(
+            "--fluctuations",
+            help="Softmax at finite chi: also with the fluctuations of the scores (2 seconds).",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print where theory puts the transition: P_lo, P*, P_hi or P_c, and what changes there."""
@@ -249,10 +256,17 @@ def theory(
         raise ModelError(f"chi is {chi}; it must be > 0, or inf")
     model = CopyModel(L, V, attention, kappa, g_s, g_w, _probabilities(tokens))
     values = theory_room.report(model, chi)
+    if fluctuations:
+        from mcattn import coexistence
+
+        found = coexistence.coexistence(model, chi)
     if as_json:
-        print(json.dumps(values, indent=2))
-    else:
-        theorytext.show(model, chi, values)
+        more = coexistence.plain(found) if fluctuations else {}
+        print(json.dumps({**values, **more}, indent=2))
+        return
+    theorytext.show(model, chi, values)
+    if fluctuations:
+        theorytext.show_fluctuations(found)
 
 
 def _probabilities(text: str | None) -> tuple[float, ...] | None:

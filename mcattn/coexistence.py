@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
@@ -117,6 +117,14 @@ def coexistence(model: CopyModel, chi: float) -> Coexistence | None:
     distance = abs(P_saddle - P)
     values["P_saddle"] = Value(P_saddle, distance + values["P_equal_weight"].error)
     return Coexistence(**values)
+
+
+def plain(found: Coexistence | None) -> dict[str, Any]:
+    """Plain values: P_saddle, and all numbers below `fluctuations`; both None for one phase."""
+    if found is None:
+        return {"P_saddle": None, "fluctuations": None}
+    values = {name: value._asdict() for name, value in vars(found).items()}
+    return {"P_saddle": values["P_saddle"], "fluctuations": values}
 
 
 def curve(model: CopyModel, chi: float, P: float) -> Curve:

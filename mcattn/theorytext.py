@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from typing import TYPE_CHECKING
+
 from rich.console import Console
 from rich.table import Table
 
 from mcattn.model import CopyModel
+
+if TYPE_CHECKING:
+    from mcattn.coexistence import Coexistence
 
 _MEANINGS = {
     "P_lo": "spinodal: below it the copy branch is gone",
@@ -21,6 +27,22 @@ _MEANINGS = {
     "P_c": "onset of attention (second order)",
     "asymptotic_P": "law for P_star at astronomically large L",
 }
+
+
+_FLUCTUATIONS = {
+    "P_equal_weight": "transition point: both phases equally likely",
+    "P_equal_height": "both peaks of p(m) equally high",
+    "P_saddle": "P_equal_weight by saddle point and Gaussian correction",
+    "m_minus": "<m> in the uniform phase at P_equal_weight",
+    "m_plus": "<m> in the copy phase at P_equal_weight",
+    "dm": "m_plus - m_minus: the jump",
+    "peak_minus": "m of the uniform peak at P_equal_height",
+    "peak_plus": "m of the copy peak at P_equal_height",
+    "barrier": "height of -ln p(m) between the peaks at P_equal_height, in kT",
+    "loss_minus": "<test loss> in the uniform phase at P_equal_weight",
+    "loss_plus": "<test loss> in the copy phase at P_equal_weight",
+}
+VISIBLE = 0.5  # kT
 
 
 def show(model: CopyModel, chi: float, values: dict[str, float | None]) -> None:
@@ -41,3 +63,32 @@ def show(model: CopyModel, chi: float, values: dict[str, float | None]) -> None:
         console.print("One minimum at every P: no transition.")
     if chi != float("inf"):
         console.print("Of the landscape at this chi; fluctuations of the scores are left out.")
+
+
+def show_fluctuations(found: Coexistence | None) -> None:
+    """Print the transition with the fluctuations of the scores, each number with its error."""
+    console = Console(highlight=False)
+    console.print("\nWith the fluctuations of the scores", style="bold")
+    if found is None:
+        console.print("p(m) has a single peak at every P: one phase.")
+        return
+    table = Table(box=None, pad_edge=False)
+    table.add_column("quantity")
+    table.add_column("value", justify="right")
+    table.add_column("meaning")
+    for name, value in vars(found).items():
+        table.add_row(name, _short(*value), _FLUCTUATIONS[name])
+    console.print(table)
+    console.print("In brackets: the numerical error of the last digits.")
+    if found.barrier.value < VISIBLE:
+        console.print(
+            f"A barrier below {VISIBLE:g} kT keeps no phases apart: no chain can see two."
+        )
+
+
+def _short(value: float, error: float) -> str:
+    """A value with its error in brackets, in units of the last digit."""
+    if not error > 0:
+        return f"{value:.6g}"
+    digits = max(0, 1 - math.floor(math.log10(error)))
+    return f"{value:.{digits}f}({error * 10**digits:.0f})"

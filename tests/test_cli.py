@@ -75,6 +75,22 @@ def test_theory_of_linear_attention():
     assert "P_star" not in text
 
 
+def test_theory_with_fluctuations():
+    words = ("theory", "--L", "12", "--chi", "10", "--fluctuations")
+    values = json.loads(tiny.command(*words, "--json").stdout)
+    found = values["fluctuations"]
+    assert found["P_equal_weight"]["value"] == pytest.approx(259.41, abs=0.05)
+    assert values["P_saddle"] == found["P_saddle"]
+    assert values["P_star"] < 250  # the landscape's stays
+    text = tiny.command(*words).stdout
+    assert "259.4" in text
+    assert "In brackets: the numerical error" in text
+    slight = tiny.command("theory", "--L", "8", "--chi", "10", "--fluctuations").stdout
+    assert "no chain can see two" in slight
+    one = tiny.command("theory", "--L", "6", "--chi", "10", "--fluctuations").stdout
+    assert "one phase" in one
+
+
 def test_theory_without_a_transition_says_so():
     done = tiny.command("theory", "--L", "6", "--chi", "3")
     assert "One minimum at every P: no transition." in done.stdout
@@ -85,6 +101,7 @@ def test_theory_without_a_transition_says_so():
     [
         (["--L", "1"], "L is 1; it must be at least 2"),
         (["--g-s", "-3"], "g_s is -3.0; it must be finite and > 0"),
+        (["--fluctuations"], "chi is inf: no fluctuations are left; see theory.boundary"),
         (["--chi", "0"], "chi is 0.0; it must be > 0, or inf"),
     ],
 )
