@@ -25,7 +25,7 @@ UPDATES = 4e6
 
 def prepared(model, P, chi, count):
     replicas = Replicas(model, seed=1, first=0, count=count)
-    replicas.start(False, chi)
+    replicas.start("uniform", chi)
     replicas.set_states(P, chi, 0.0, 0.0, 2.5 * np.sqrt(model.g_s / chi))
     replicas.advance(2)
     return replicas

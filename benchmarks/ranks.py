@@ -39,7 +39,7 @@ def main():
     first, count = share(total, LANES, world.rank, world.size)
     model = CopyModel(L=L)
     replicas = Replicas(model, seed=1, first=first, count=count)
-    replicas.start(False, 10.0)
+    replicas.start("uniform", 10.0)
     replicas.set_states(310.0, 10.0, 0.0, 0.0, 2.5 * np.sqrt(model.g_s / 10.0))
     replicas.advance(2)
 

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from mcattn import protocols, umbrella
-from mcattn.errors import JobError
+from mcattn import protocols
 from mcattn.ladder import Ladder
 from mcattn.model import CopyModel
 from mcattn.protocols import Plan
@@ -18,7 +17,6 @@ _TUNE_EXCHANGES = 20  # a pilot round with fewer knows too little of the accepta
 
 LARGEST = 1e30  # beyond it, and below its inverse, the action leaves double precision
 MOST_REPLICAS, MOST_SWEEPS, LARGEST_L = 10**6, 10**12, 4096
-Fraction = Annotated[float, Field(gt=0, lt=1, strict=True)]
 Positive = Annotated[float, Field(ge=1 / LARGEST, le=LARGEST, strict=True)]
 Count = Annotated[int, Field(ge=1, le=MOST_REPLICAS, strict=True)]
 Sweeps = Annotated[int, Field(ge=0, le=MOST_SWEEPS, strict=True)]
@@ -238,7 +236,11 @@ class Tempering(_Table):
             raise ValueError(f"{ladder.states} state makes no ladder; give at least 2")
         if self.grid and (self.states is not None or self.tune_rounds):
             raise ValueError("states and tune_rounds are for a ladder along a path, not for a grid")
-        _check_pilot(self.tune_rounds, self.tune_sweeps, self.exchange_every)
+        if self.tune_rounds and self.tune_sweeps < _TUNE_EXCHANGES * self.exchange_every:
+            raise ValueError(
+                f"tune_sweeps is {self.tune_sweeps}; it must hold at least {_TUNE_EXCHANGES} "
+                f"exchanges, that is {_TUNE_EXCHANGES * self.exchange_every} sweeps"
+            )
         if self.sweeps < self._every():
             raise ValueError(
                 f"sweeps is {self.sweeps}; it must be at least every = {self._every()}"
@@ -276,80 +278,6 @@ class Tempering(_Table):
         )
 
 
-class Umbrella(_Table):
-    """Windows in m at one P and chi, whose replicas exchange them: softmax attention only.
-
-    P: by default the landscape's transition; m: the first and the last centre, by default
-    beyond both of the landscape's minima. Replicas of upper windows start as copying ones.
-    """
-
-    kind: Literal["umbrella"]
-    chi: Positive
-    P: Positive | None = None
-    m: tuple[Fraction, Fraction] | None = None
-    windows: Annotated[int, Field(ge=2, le=MOST_REPLICAS, strict=True)] | None = None
-    ladders: Count = 2
-    exchange_every: Count = 10
-    pairing: Literal["even-odd", "random"] = "even-odd"
-    tune_rounds: Sweeps = 4
-    tune_sweeps: Count = 1000
-    sweeps: Count = 10000
-    thermalize: Sweeps = 1000
-    every: Count | None = None
-    pattern_replicas: Sweeps = 0
-
-    @model_validator(mode="after")
-    def _check(self) -> Umbrella:
-        if self.m is not None and not self.m[0] < self.m[1]:
-            raise ValueError(f"m is {list(self.m)}; its first value must be below its second")
-        _check_pilot(self.tune_rounds, self.tune_sweeps, self.exchange_every)
-        every = self.every or self.exchange_every
-        if self.sweeps < every:
-            raise ValueError(f"sweeps is {self.sweeps}; it must be at least every = {every}")
-        return self
-
-    def plan(self, model: CopyModel) -> Plan:
-        if model.attention != "softmax":
-            raise JobError(
-                "umbrella windows in m are for softmax attention; linear attention has no "
-                "barrier to cross: take a fixed or a tempering run"
-            )
-        P = umbrella.transition(model, self.chi) if self.P is None else self.P
-        ends = umbrella.reach(model, self.chi) if self.m is None else self.m
-        centers, strength = umbrella.windows(model, self.chi, P, ends, self.windows)
-        same = np.ones(len(centers))
-        ladder = Ladder(
-            P=P * same,
-            chi=self.chi * same,
-            bias_center=centers,
-            bias_strength=strength * same,
-            shape=(len(centers),),
-            ladders=self.ladders,
-            exchange_every=self.exchange_every,
-            pairing=self.pairing,
-            tune_rounds=self.tune_rounds,
-        )
-        return protocols.tempering(
-            ladder=ladder,
-            sweeps=self.sweeps,
-            thermalize=self.thermalize,
-            tune_sweeps=self.tune_sweeps,
-            every=self.every or self.exchange_every,
-            start="both",
-            pattern_replicas=self.pattern_replicas,
-            kind="umbrella",
-        )
-
-
-def _check_pilot(rounds: int, sweeps: int, exchange_every: int) -> None:
-    """Refuse pilot rounds that see too few exchanges to know the acceptances."""
-    if rounds and sweeps < _TUNE_EXCHANGES * exchange_every:
-        raise ValueError(
-            f"tune_sweeps is {sweeps}; it must hold at least {_TUNE_EXCHANGES} "
-            f"exchanges, that is {_TUNE_EXCHANGES * exchange_every} sweeps"
-        )
-
-
 class RunSettings(_Table):
     """How the run is carried out; nothing here changes what is sampled, except the seed."""
 
@@ -362,15 +290,5 @@ class Job(_Table):
     """A whole job file."""
 
     model: Annotated[Any, BeforeValidator(_read_model)]
-    protocol: Annotated[Hysteresis | Fixed | Tempering | Umbrella, Field(discriminator="kind")]
+    protocol: Annotated[Hysteresis | Fixed | Tempering, Field(discriminator="kind")]
     run: RunSettings = RunSettings()
-
-    def plan(self) -> Plan:
-        """The states and stages that the settings ask for.
-
-        Raises
-        ------
-        JobError : umbrella windows for linear attention, or where nothing says at which P.
-        """
-        protocol = self.protocol
-        return protocol.plan(self.model) if isinstance(protocol, Umbrella) else protocol.plan()

@@ -11,14 +11,13 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 
 from mcattn.errors import JobError
-from mcattn.jobfile import Fixed, Grid, Hysteresis, Job, RunSettings, Tempering, Umbrella
+from mcattn.jobfile import Fixed, Grid, Hysteresis, Job, RunSettings, Tempering
 from mcattn.model import CopyModel
 
 _PROTOCOLS: dict[str, type[BaseModel]] = {
     "hysteresis": Hysteresis,
     "fixed": Fixed,
     "tempering": Tempering,
-    "umbrella": Umbrella,
 }
 
 

@@ -66,8 +66,6 @@ class Stage:
 class Plan:
     """A whole run: its states, its stages, its replicas and how they begin.
 
-    start : "uniform" or "copy", or "both": replicas whose bias pulls them to the upper half of the
-        windows begin as copying ones, the others uniform.
     ladder : along which replicas exchange their states, or None.
     """
 
@@ -77,13 +75,6 @@ class Plan:
     replicas: int
     start: str
     ladder: Ladder | None = None
-
-    def begins_as_copy(self, states: np.ndarray) -> np.ndarray:
-        """Which replicas begin with the copy pattern, from their states, both shape (r,)."""
-        if self.start != "both":
-            return np.full(states.shape, self.start == "copy")
-        center = self.states.bias_center
-        return center[states] > (center.min() + center.max()) / 2
 
     @property
     def total_sweeps(self) -> int:
@@ -195,7 +186,6 @@ def tempering(
     every: int,
     start: str,
     pattern_replicas: int,
-    kind: str = "tempering",
 ) -> Plan:
     """Replicas that exchange states along a ladder: pilot rounds, then rows; arguments as above.
 
@@ -223,7 +213,7 @@ def tempering(
         loop=0,
         keep_patterns=min(pattern_replicas, len(first)),
     )
-    return Plan(kind, states, (*pilot, stage), len(first), start, ladder)
+    return Plan("tempering", states, (*pilot, stage), len(first), start, ladder)
 
 
 def placed(states: States, ladder: Ladder | None, place: np.ndarray) -> States:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from mcattn import streams
 from mcattn.errors import SamplingError
@@ -92,18 +91,16 @@ class Replicas:
     def updates_per_sweep(self) -> int:
         return self.model.L * len(self._visits)
 
-    def start(self, copy: ArrayLike, chi: np.ndarray, loop: int = 0) -> None:
+    def start(self, phase: str, chi: np.ndarray, loop: int = 0) -> None:
         """Begin afresh: prior noise around the uniform or the copy pattern, new streams.
 
         Parameters
         ----------
-        copy : which replicas begin with the copy pattern, shape (r,).
         chi : inverse temperature of every replica's noise, shape (r,).
         """
         L = self.model.L
         # Softmax: this gap puts 80 % of each row on the copied position. Linear: beta = 1.
-        gap = math.log(4 * (L - 1)) if self._softmax else 1.0
-        raised = gap * self._padded(copy)
+        copy = (math.log(4 * (L - 1)) if self._softmax else 1.0) if phase == "copy" else 0.0
         S = np.empty((self._lanes, L, L))
         words = np.empty((self._lanes, stream.WORDS), dtype=np.uint64)
         width = np.sqrt(self.model.g_s / self._padded(chi))
@@ -111,7 +108,7 @@ class Replicas:
             replica = self.first + lane
             rng = streams.start_generator(self.seed, replica, loop)
             S[lane] = width[lane] * rng.standard_normal((L, L))
-            S[lane, np.arange(L), np.arange(L) - 1] += raised[lane]
+            S[lane, np.arange(L), np.arange(L) - 1] += copy
             words[lane] = streams.update_words(self.seed, replica, loop)
         self._restore(S, words)
 
@@ -238,7 +235,7 @@ class Replicas:
         """A cache without the lanes beyond the last replica, shape (n, r)."""
         return cache.reshape(-1, self._lanes)[:, : self.count]
 
-    def _padded(self, values: ArrayLike) -> np.ndarray:
+    def _padded(self, values: np.ndarray) -> np.ndarray:
         """One value for each lane, shape (lane,): extra lanes copy the last replica's."""
         values = np.broadcast_to(np.asarray(values, dtype=float), (self.count,))
         return np.concatenate([values, np.full(self._lanes - self.count, values[-1])])

@@ -68,7 +68,7 @@ def start(job: Job, text: str, path: Path, ranks: Serial, watch: Watch) -> Outco
     RunFileError : something else is in the way; the sentence says what to type.
     LaunchError : there are more ranks than blocks of replicas.
     """
-    plan = job.plan()
+    plan = job.protocol.plan()
     share(plan.replicas, LANES, ranks.rank, ranks.size)
     path = _target(path)
     if ranks.on_root(lambda: _finished_already(path, text)):
@@ -87,7 +87,7 @@ def resume(path: Path, ranks: Serial, watch: Watch, more: int | None = None) -> 
     if more is not None:
         text = extend.longer(text, more, str(path))
     job = jobtext.parse_text(text, str(path))
-    plan = job.plan()
+    plan = job.protocol.plan()
     share(plan.replicas, LANES, ranks.rank, ranks.size)
     if attributes["complete"] and more is None:
         ranks.on_root(lambda: remove_leftovers(path))
@@ -104,7 +104,7 @@ def _target(path: Path) -> Path:
 def compile_kernels(model: CopyModel) -> None:
     """Compile the model's kernels, or load them from the cache, by a short run of a tiny one."""
     tiny = Replicas(replace(model, L=2), 0, 0, 1)
-    tiny.start(np.zeros(1, dtype=bool), np.ones(1))
+    tiny.start("uniform", np.ones(1))
     tiny.set_states(*np.ones((5, 1)))
     tiny.advance(1, every=1)
     tiny.sums()
@@ -188,7 +188,7 @@ def _carry_out(
     job: Job, text: str, held: str | None, path: Path, ranks: Serial, watch: Watch
 ) -> Outcome:
     """Sample what is left of the job; `held` is the job that `path` holds by now."""
-    plan = job.plan()
+    plan = job.protocol.plan()
     switch = _switch_thresholds(job, plan)
     first, count = share(plan.replicas, LANES, ranks.rank, ranks.size)
     stores: list[Store] = []  # filled on rank 0 only: a store holds a lock and cannot be sent

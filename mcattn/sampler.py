@@ -138,9 +138,8 @@ class Sampler:
             self.exchanged.state[:] = stage.states
         if stage.restart:
             mine = stage.states[self._mine]
-            copy = self.plan.begins_as_copy(mine)
-            self.replicas.start(copy, self.states.chi[mine], stage.loop)
-            self.phase[:] = np.where(copy, phases.COPY, phases.UNIFORM)
+            self.replicas.start(self.plan.start, self.states.chi[mine], stage.loop)
+            self.phase[:] = phases.COPY if self.plan.start == "copy" else phases.UNIFORM
         step = self.tables.step
         for k in np.unique(stage.states):
             if np.isnan(step[k]):

@@ -195,7 +195,7 @@ def test_caches_follow_the_scores(attention, tokens):
     model = CopyModel(5, 4, attention, 1.0, 1.0, 0.5, tokens)
     replicas = Replicas(model, seed=1, first=0, count=11)
     chi = np.linspace(2, 20, 11)
-    replicas.start(False, chi)
+    replicas.start("uniform", chi)
     replicas.set_states(np.linspace(5, 60, 11), chi, 0.0, 0.0, 1.0 / np.sqrt(chi))
     X, accepted = replicas.advance(200, every=200)
     assert (accepted > 0).all()
@@ -211,7 +211,7 @@ def test_kernels_compile_one_signature_each():
     for attention in ("softmax", "linear"):
         for L, tokens, count in [(3, None, 3), (4, ZIPF, 9)]:
             replicas = Replicas(CopyModel(L, 4, attention, 1, 1, 1, tokens), 0, 0, count)
-            replicas.start(True, 5.0)
+            replicas.start("copy", 5.0)
             replicas.set_states(10.0, 5.0, 0.0, 0.0, 0.5)
             replicas.advance(3, every=1)
             replicas.advance(3)
@@ -226,7 +226,7 @@ def test_a_replica_does_not_know_its_lane_or_its_neighbours():
 
     def chain(first, count, replica):
         replicas = Replicas(model, seed=7, first=first, count=count)
-        replicas.start(False, 8.0)
+        replicas.start("uniform", 8.0)
         replicas.set_states(40.0, 8.0, 0.0, 0.0, 0.7)
         return replicas.advance(50, every=5)[0][:, replica - first]
 
@@ -241,7 +241,7 @@ def test_the_cut_into_calls_changes_nothing():
 
     def rows(cuts):
         replicas = Replicas(model, seed=2, first=0, count=8)
-        replicas.start(False, 8.0)
+        replicas.start("uniform", 8.0)
         replicas.set_states(6.0, 8.0, 0.0, 0.0, 0.3)
         done, parts = 0, []
         for n in cuts:

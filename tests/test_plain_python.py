@@ -31,7 +31,7 @@ def exchanged(model, X):
 attention, tokens = json.loads(sys.argv[1])
 model = CopyModel(4, 3, attention, 1.0, 2.0, 0.5, tokens)
 replicas = Replicas(model, seed=11, first=0, count=8)
-replicas.start(True, 6.0)
+replicas.start("copy", 6.0)
 replicas.set_states(30.0, 6.0, 0.2, 3.0, 0.6)
 X, accepted = replicas.advance(6, every=2)
 replicas.refresh()

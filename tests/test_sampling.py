@@ -111,7 +111,7 @@ def test_sweeps_leave_the_distribution_alone(attention, tokens):
 
     def moved(P_used):
         replicas = Replicas(model, 5, 0, count)
-        replicas.start(False, chi)
+        replicas.start("uniform", chi)
         replicas.restore(draws[:count], replicas.stream_words())
         replicas.set_states(P_used, chi, 0.0, 0.0, 1.5)
         return replicas.advance(3, every=3)[0][0]
@@ -127,7 +127,7 @@ def test_a_move_without_its_reverse_would_be_seen():
     """Control: a rare step that no reverse step balances must fail."""
     _, model, P, chi = CASES[2]
     replicas = Replicas(model, 1, 0, 64)
-    replicas.start(False, chi)
+    replicas.start("uniform", chi)
     replicas.set_states(P, chi, 0.0, 0.0, 1.0)
     rng = np.random.default_rng(0)
     rows = []
