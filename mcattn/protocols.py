@@ -245,7 +245,7 @@ def umbrella(
         P=np.full(points, path.P),
         chi=np.full(points, chi),
         bias_center=path.center,
-        bias_strength=path.strength,
+        bias_strength=np.full(points, path.strength),
         shape=(count,),
         ladders=ladders,
         exchange_every=exchange_every,

@@ -2,7 +2,9 @@
 
 A window adds strength (m - center)^2 / 2 to the action F. Where F(m) has curvature F'' and
 slope F', a window holds its state at the m where center = m + F'/strength, with variance
-1/(strength + F''): its strength must exceed -F'' wherever it reaches. Axes: n points, in m.
+1/(strength + F''): its strength must exceed the largest -F''. All windows have the same: weaker
+ones where the landscape bends less make the path little shorter, and fluctuations of the scores
+move the bend. Axes: n points, in m.
 """
 
 from __future__ import annotations
@@ -16,8 +18,7 @@ from mcattn import landscape, theory
 from mcattn.errors import JobError
 from mcattn.model import CopyModel
 
-STIFFNESS = 2.0  # strength over the largest -F'' within reach
-REACH = 2.0  # standard deviations that a window reaches to each side
+STIFFNESS = 2.0  # strength over the largest -F''
 FLOOR = 10.0  # strength at least (FLOOR / width of the range)^2
 _GRID = 400
 _POINTS = 101  # of the path along which the pilot rounds move the windows
@@ -28,7 +29,7 @@ class Windows:
     """A path of windows from the uniform to the copy phase.
 
     m : where the landscape puts the mean of a window, shape (n,), rising.
-    center, strength : the bias that holds it there, shape (n,) each.
+    center : of the bias that holds it there, shape (n,).
     count : windows for a rejection rate of about 1/2 between neighbours.
     middle : the m that separates the two phases.
     """
@@ -36,7 +37,7 @@ class Windows:
     P: float
     m: np.ndarray
     center: np.ndarray
-    strength: np.ndarray
+    strength: float
     count: int
     middle: float
 
@@ -66,13 +67,13 @@ def place(
     P, low, high = _ends(model, chi, P, m_range)
     m = np.linspace(low, high, _GRID)
     slope, curvature = _slopes(model, chi, P, m)
-    strength = _strength(m, curvature)
-    length = np.sqrt(np.maximum(strength + curvature, strength / STIFFNESS)) / math.sqrt(math.pi)
+    strength = max(STIFFNESS * float(-curvature.min()), (FLOOR / (high - low)) ** 2)
+    length = np.sqrt((strength + curvature) / math.pi)
     barrier = np.concatenate([[0.0], np.cumsum((length[1:] + length[:-1]) / 2 * np.diff(m))])
     points = np.interp(np.linspace(0, barrier[-1], _POINTS), barrier, m)
-    strength, slope = np.interp(points, m, strength), np.interp(points, m, slope)
+    center = points + np.interp(points, m, slope) / strength
     count = max(4, math.ceil(2 * barrier[-1]) + 1)
-    return Windows(P, points, points + slope / strength, strength, count, (low + high) / 2)
+    return Windows(P, points, center, strength, count, (low + high) / 2)
 
 
 def _ends(
@@ -105,13 +106,3 @@ def _slopes(
     dm = landscape.softmax_slopes(gap, model.L)[:, 0]
     slope = chi * model.L * landscape.force(gap, model, P, chi) / dm
     return slope, np.gradient(slope, m)
-
-
-def _strength(m: np.ndarray, curvature: np.ndarray) -> np.ndarray:
-    """Strength of a window at every m: more than every -F'' within its reach."""
-    needed = STIFFNESS * np.maximum(-curvature, 0)
-    floor = max(needed.max() / 4, (FLOOR / (m[-1] - m[0])) ** 2)
-    needed = np.maximum(needed, floor)
-    reach = REACH / math.sqrt(needed.max() / STIFFNESS)
-    near = np.abs(m[:, None] - m) <= reach
-    return np.where(near, needed, 0).max(axis=1)
