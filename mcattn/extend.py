@@ -14,10 +14,10 @@ from mcattn.jobfile import Fixed, Tempering, Umbrella
 def longer(text: str, more: int, where: str) -> str:
     """The job text that plans `more` sweeps beyond those of `text`.
 
-    A fixed, tempering or umbrella run takes rows for `more` further sweeps. The sweeps at a point of a
-    hysteresis path are its rate, so there more of them would be another experiment: the path
-    is followed once more instead, with `more` sweeps at each point. Either way the old job is
-    a beginning of the new one.
+    A fixed, tempering or umbrella run takes rows for `more` further sweeps. The sweeps at a
+    point of a hysteresis path are its rate, so there more of them would be another experiment:
+    the path is followed once more instead, with `more` sweeps at each point. Either way the old
+    job is a beginning of the new one.
 
     Raises
     ------

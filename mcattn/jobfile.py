@@ -9,9 +9,9 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from mcattn import protocols, windows
 from mcattn.jobfields import (
+    MOST_REPLICAS,
     Biases,
     Count,
-    MOST_REPLICAS,
     Grid,
     Positive,
     Range,
@@ -252,9 +252,7 @@ class Job(Table):
     """A whole job file."""
 
     model: Annotated[Any, BeforeValidator(read_model)]
-    protocol: Annotated[
-        Hysteresis | Fixed | Tempering | Umbrella, Field(discriminator="kind")
-    ]
+    protocol: Annotated[Hysteresis | Fixed | Tempering | Umbrella, Field(discriminator="kind")]
     run: RunSettings = RunSettings()
 
     @model_validator(mode="after")

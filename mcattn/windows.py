@@ -98,9 +98,7 @@ def _ends(
     return P, jump.m_minus, min(jump.m_plus + width, (1 + jump.m_plus) / 2)
 
 
-def _slopes(
-    model: CopyModel, chi: float, P: float, m: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _slopes(model: CopyModel, chi: float, P: float, m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """dF/dm and d2F/dm2 of equal rows, shape (n,) each."""
     gap = np.log(m / (1 - m)) + math.log(model.L - 1)
     dm = landscape.softmax_slopes(gap, model.L)[:, 0]
