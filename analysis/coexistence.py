@@ -105,7 +105,8 @@ def centre(pool: Pool, chi: float, P: float, reader: Reader) -> np.ndarray:
         x = _roots(np.stack([table[:, 0], table[:, 3] - table[:, 1]]))
         x = np.clip(np.nan_to_num(x), -4, 4)
         P = P + step * float(x.mean())
-        step = max(step, 0.6 * step * abs(float(x[1] - x[0])))
+        slope = abs(table[-1, 0] - table[0, 0]) / (points[-1] - points[0])
+        step = max(1 / slope, 0.6 * step * abs(float(x[1] - x[0])))
     return P + step * POINTS
 
 

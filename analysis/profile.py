@@ -40,7 +40,9 @@ class Profile:
 
 @dataclass(frozen=True)
 class Bins:
-    """Bins in m that hold equally many of the pooled samples: fine where windows are stiff.
+    """Bins in m, halfway between equally wide and of equally many pooled samples.
+
+    Narrow where windows are stiff, and not too wide in the tails.
 
     starts : first sample of every bin, shape (i,); edges, shape (i + 1,), in m.
     """
@@ -63,7 +65,8 @@ class Bins:
 def bins(m: np.ndarray, count: int = BINS) -> Bins:
     """At most `count` bins of m, shape (n,), rising."""
     count = max(4, min(count, len(m) // 20))
-    starts = np.unique(np.searchsorted(m, m[np.arange(count) * len(m) // count]))
+    share = (np.arange(len(m)) / len(m) + (m - m[0]) / (m[-1] - m[0])) / 2
+    starts = np.unique(np.searchsorted(share, np.arange(count) / count))
     inner = (m[starts[1:] - 1] + m[starts[1:]]) / 2
     return Bins(starts, np.concatenate([m[:1], inner, m[-1:]]))
 
@@ -80,7 +83,7 @@ class Wells:
 
 def wells(phi: np.ndarray) -> Wells | None:
     """The pair of minima with the highest top between them; None if there is one minimum."""
-    smooth = -np.log(ndimage.gaussian_filter1d(np.exp(-phi), SMOOTH, mode="nearest") + 1e-300)
+    smooth = _smoothed(phi)
     rising = np.diff(smooth, prepend=np.inf, append=np.inf) > 0
     minima = np.flatnonzero(~rising[:-1] & rising[1:])
     best = None
@@ -91,6 +94,11 @@ def wells(phi: np.ndarray) -> Wells | None:
             if barrier > (best.barrier if best else DIP):
                 best = Wells(int(low), top, int(high), barrier)
     return best
+
+
+def _smoothed(phi: np.ndarray) -> np.ndarray:
+    density = np.exp(phi.min() - phi)
+    return -np.log(ndimage.gaussian_filter1d(density, SMOOTH, mode="nearest") + 1e-300)
 
 
 @dataclass(frozen=True)
@@ -111,7 +119,8 @@ class Extremum:
 
 def extremum(m: np.ndarray, phi: np.ndarray, at: int, sign: int) -> Extremum:
     """The fit around bin `at`, over the bins within DEPTH of it, to both sides without a gap."""
-    near = sign * (ndimage.gaussian_filter1d(phi, SMOOTH, mode="nearest") - phi[at]) < DEPTH
+    smooth = _smoothed(phi)
+    near = sign * (smooth - smooth[at]) < DEPTH
     first, last = at, at
     while first > 0 and (near[first - 1] or last - first < FEWEST // 2):
         first -= 1
