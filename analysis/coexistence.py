@@ -6,7 +6,7 @@ treated alike. Axes: n sample, in rising order of m; b draw; j point in P; i bin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -19,7 +19,7 @@ from mcattn.analysis.resample import Draws
 from mcattn.analysis.series import NAN
 
 SCAN = 20_000  # samples that suffice to look for two phases
-STEPS = 100  # of the scan, to each side
+STEPS = 60  # of the scan, to each side
 POINTS = np.arange(-2, 3)  # in P round the transition, between which numbers are interpolated
 
 
@@ -49,7 +49,8 @@ class Reader:
 def scan(pool: Pool, chi: float) -> tuple[tuple[float, Wells] | str, tuple[float, float]]:
     """P of about equal height and the wells there, or in words why there are none; the reach."""
     every = -(-len(pool.X) // SCAN)
-    into = profile.bins(pool.X[::every, 0], profile.BINS // 2)
+    pool = replace(pool, X=pool.X[::every], ln_mixture=pool.ln_mixture[::every])
+    into = profile.bins(pool.X[:, 0], profile.BINS // 2)
     here = pool.states.chi == chi
     start = float(np.median(pool.states.P[here] if here.any() else pool.states.P))
     step = 1 / _contrast(pool, chi, start)
@@ -57,11 +58,11 @@ def scan(pool: Pool, chi: float) -> tuple[tuple[float, Wells] | str, tuple[float
     for P in (*start + step * np.arange(STEPS), *start - step * np.arange(1, STEPS)):
         if P <= 0:
             break
-        weights = _weights(pool, chi, P)[::every]
+        weights = _weights(pool, chi, P)
         if mbar.effective(weights) * every < profile.REACH:
             continue
         phi = into.phi(weights)
-        pair = profile.wells(phi)
+        pair = profile.wells(phi, into.noise(weights))
         seen.append((P, pair, phi[pair.high] - phi[pair.low] if pair else NAN))
     if not seen:
         return f"chi = {chi:g} is beyond the reach of the samples.", (NAN, NAN)
@@ -85,8 +86,9 @@ def reader_at(pool: Pool, chi: float, P: float) -> Reader | None:
     """How to read off the phases at a P where both show; None where they do not."""
     m = pool.X[:, 0]
     into = profile.bins(m)
-    phi = into.phi(_weights(pool, chi, P))
-    pair = profile.wells(phi)
+    weights = _weights(pool, chi, P)
+    phi = into.phi(weights)
+    pair = profile.wells(phi, into.noise(weights))
     if pair is None:
         return None
     fits = [

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -197,11 +198,13 @@ def _columns(run: Run, count: int) -> np.ndarray:
 def _first(u: np.ndarray, state: np.ndarray) -> np.ndarray:
     """pymbar's free energies, shape (k,), of the potentials u, shape (k, n)."""
     logging.getLogger("pymbar").setLevel(logging.ERROR)  # it advises to install JAX
-    from pymbar import MBAR
+    from pymbar import MBAR  # slow to import, and most tables need none
 
     order = np.argsort(state, kind="stable")
     counts = np.bincount(state, minlength=len(u))
-    return MBAR(u[:, order], counts, relative_tolerance=1e-6).f_k
+    with warnings.catch_warnings(), np.errstate():  # it passes on warnings, and changes the state
+        warnings.simplefilter("ignore")
+        return MBAR(u[:, order], counts, relative_tolerance=1e-6).f_k
 
 
 def _polish(

@@ -16,11 +16,13 @@ from mcattn.analysis.resample import Draws
 from mcattn.errors import TooFewSamplesError
 
 BINS = 150
-REACH = 50.0  # effective samples that reweighting must leave
+FILLED = 40  # samples in a bin, at least
+REACH = 100.0  # effective samples that reweighting must leave
 SMOOTH = 1.5  # bins; only to find the wells
 DEPTH = 1.0  # kT from an extremum within which a polynomial is fitted to Phi
 DEGREE, FEWEST = 3, 7  # of that polynomial; bins that it is fitted to
-DIP = 0.2  # kT; shallower wells are noise
+DIP = 0.2  # kT; shallower wells are not looked for
+SIGNIFICANT = 3.0  # standard errors of a bin that a barrier must exceed
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,11 @@ class Bins:
     def m(self) -> np.ndarray:
         return (self.edges[1:] + self.edges[:-1]) / 2
 
+    def noise(self, weights: np.ndarray) -> np.ndarray:
+        """Standard error of Phi, shape (i,), from the scatter of the weights, shape (n,)."""
+        squares = np.add.reduceat(weights**2, self.starts)
+        return np.sqrt(squares) / np.add.reduceat(weights, self.starts)
+
     def phi(self, weights: np.ndarray) -> np.ndarray:
         """Phi of samples with these weights, shape (..., n): shape (..., i)."""
         share = np.add.reduceat(weights, self.starts, axis=-1)
@@ -64,11 +71,20 @@ class Bins:
 
 def bins(m: np.ndarray, count: int = BINS) -> Bins:
     """At most `count` bins of m, shape (n,), rising."""
-    count = max(4, min(count, len(m) // 20))
+    count = max(4, min(count, len(m) // FILLED))
     share = (np.arange(len(m)) / len(m) + (m - m[0]) / (m[-1] - m[0])) / 2
-    starts = np.unique(np.searchsorted(share, np.arange(count) / count))
+    starts = _spaced(np.searchsorted(share, np.arange(count) / count), len(m))
     inner = (m[starts[1:] - 1] + m[starts[1:]]) / 2
     return Bins(starts, np.concatenate([m[:1], inner, m[-1:]]))
+
+
+def _spaced(starts: np.ndarray, end: int) -> np.ndarray:
+    """Those of the starts that leave every bin FILLED samples."""
+    kept = [0]
+    for start in starts.tolist():
+        if start - kept[-1] >= FILLED and end - start >= FILLED:
+            kept.append(start)
+    return np.array(kept)
 
 
 @dataclass(frozen=True)
@@ -81,8 +97,11 @@ class Wells:
     barrier: float  # of the shallower well, smoothed
 
 
-def wells(phi: np.ndarray) -> Wells | None:
-    """The pair of minima with the highest top between them; None if there is one minimum."""
+def wells(phi: np.ndarray, noise: np.ndarray | None = None) -> Wells | None:
+    """The pair of minima with the highest top between them; None if there is one minimum.
+
+    noise : standard error of Phi in every bin, which the barrier has to exceed.
+    """
     smooth = _smoothed(phi)
     rising = np.diff(smooth, prepend=np.inf, append=np.inf) > 0
     minima = np.flatnonzero(~rising[:-1] & rising[1:])
@@ -91,7 +110,8 @@ def wells(phi: np.ndarray) -> Wells | None:
         for high in minima[a + 1 :]:
             top = int(low + smooth[low : high + 1].argmax())
             barrier = float(smooth[top] - max(smooth[low], smooth[high]))
-            if barrier > (best.barrier if best else DIP):
+            worst = 0.0 if noise is None else float(noise[[low, top, high]].max())
+            if barrier > max(best.barrier if best else DIP, SIGNIFICANT * worst):
                 best = Wells(int(low), top, int(high), barrier)
     return best
 
@@ -138,7 +158,7 @@ def at(pool: Pool, draws: Draws, P: float, chi: float, count: int = BINS) -> Pro
 
     Raises
     ------
-    TooFewSamplesError : reweighting to there leaves fewer than 50 effective samples.
+    TooFewSamplesError : reweighting to there leaves fewer than 100 effective samples.
     """
     ln_w = pool.ln_weights(P, chi)
     weights = np.exp(ln_w - ln_w.max())

@@ -27,10 +27,11 @@ _CONVERGED, _STEPS = 1e-6, 60
 
 @dataclass(frozen=True)
 class Draws:
-    """Resampled data: `counts` of every block, shape (b, u), and what they do to the mixture.
+    """Resampled data: `counts` of every block, shape (b, u), and what they do to the states.
 
     blocks : block of every sample, shape (n,).
-    factors : N_k exp(f_k) of every draw over that of the whole, shape (k, b).
+    ratio, change : N_k of every draw over that of the whole, and f_k less that of the whole,
+        shape (k, b) each.
     tau : autocorrelation time, in rows used, of the quantity that decided the blocks.
     short : whether the blocks had to be shorter than wanted.
     """
@@ -38,14 +39,21 @@ class Draws:
     pool: Pool
     blocks: np.ndarray
     counts: np.ndarray
-    factors: np.ndarray
+    ratio: np.ndarray
+    change: np.ndarray
     tau: float
     short: bool
 
     def weights(self, weights: np.ndarray, draws: slice) -> np.ndarray:
         """Weights, shape (b, n), in some draws, of those in the whole, shape (n,)."""
-        mixture = self.factors[:, draws].T @ self.pool.shares
+        factors = self.ratio[:, draws] * np.exp(self.change[:, draws])
+        mixture = factors.T @ self.pool.shares
         return self.counts[draws][:, self.blocks] * weights / mixture
+
+    def free_energies(self) -> tuple[Estimate, ...]:
+        """Free energies of the pooled states, less that of the first."""
+        pairs = zip(self.pool.f[1:], self.change[1:], strict=True)
+        return series.exactly(0.0), *(self.estimate(float(f), f + d) for f, d in pairs)
 
     def chunks(self) -> list[slice]:
         """Slices of the draws that are small enough to work on at once."""
@@ -84,7 +92,7 @@ def draw(pool: Pool, influence: np.ndarray, seed: int = 0, draws: int = DRAWS) -
         )
     rng = np.random.default_rng(seed)
     counts = rng.multinomial(units, np.full(units, 1 / units), size=draws).astype(float)
-    return Draws(pool, blocks, counts, _factors(pool, blocks, counts), tau, short)
+    return Draws(pool, blocks, counts, *_solved(pool, blocks, counts), tau, short)
 
 
 def cut(pool: Pool, influence: np.ndarray) -> tuple[np.ndarray, float, bool]:
@@ -101,6 +109,13 @@ def cut(pool: Pool, influence: np.ndarray) -> tuple[np.ndarray, float, bool]:
     return pool.row * each // rows + each * pool.column, tau, each > max(wanted, 1)
 
 
+def of_ends(pool: Pool) -> np.ndarray:
+    """Influence of every sample, shape (n,), on the last state's free energy less the first's."""
+    ends = np.zeros(len(pool.f))
+    ends[-1], ends[0] = 1, -1
+    return influence(pool, -(ends / pool.counts)[pool.state], ends)
+
+
 def influence(pool: Pool, direct: np.ndarray, slope: np.ndarray) -> np.ndarray:
     """What one more of each sample does to a quantity, shape (n,), through f as well.
 
@@ -113,8 +128,8 @@ def influence(pool: Pool, direct: np.ndarray, slope: np.ndarray) -> np.ndarray:
     return direct + weights[pool.state] - weights @ pool.shares
 
 
-def _factors(pool: Pool, blocks: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The draws' N_k exp(f_k) over those of the whole, shape (k, b)."""
+def _solved(pool: Pool, blocks: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`ratio` and `change` of the draws, shape (k, b) each."""
     states, units = len(pool.f), counts.shape[1]
     own = np.zeros((states, units))
     np.add.at(own, (pool.state, blocks), 1)
@@ -137,4 +152,4 @@ def _factors(pool: Pool, blocks: np.ndarray, counts: np.ndarray) -> np.ndarray:
             change[:, part] += mbar.newton_step(curvature, gradient)
         else:
             raise SamplingError("the resampled free energies did not converge: too few samples")
-    return ratio * np.exp(change)
+    return ratio, change

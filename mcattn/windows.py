@@ -20,6 +20,7 @@ from mcattn.model import CopyModel
 
 STIFFNESS = 2.0  # strength over the largest -F''
 FLOOR = 10.0  # strength at least (FLOOR / width of the range)^2
+LARGEST_M = 0.95
 _GRID = 400
 _POINTS = 101  # of the path along which the pilot rounds move the windows
 
@@ -52,8 +53,8 @@ def place(
 
     Parameters
     ----------
-    m_range : means of the first and last window; by default the landscape's m_minus, and one
-        standard deviation above its m_plus.
+    m_range : means of the first and last window; by default one standard deviation outside the
+        landscape's two minima.
 
     Raises
     ------
@@ -93,9 +94,14 @@ def _ends(
     if m_range is not None:
         return P, *m_range
     assert jump is not None
-    curvature = _slopes(model, chi, jump.P_star, jump.m_plus + np.array([-0.01, 0, 0.01]))[1][1]
-    width = 1 / math.sqrt(max(curvature, (FLOOR / (jump.m_plus - jump.m_minus)) ** 2))
-    return P, jump.m_minus, min(jump.m_plus + width, (1 + jump.m_plus) / 2)
+    low, high = (_width(model, chi, jump.P_star, m) for m in (jump.m_minus, jump.m_plus))
+    return P, max(jump.m_minus - low, jump.m_minus / 2), min(jump.m_plus + high, LARGEST_M)
+
+
+def _width(model: CopyModel, chi: float, P: float, m: float) -> float:
+    """Standard deviation of m in the landscape's minimum at m."""
+    curvature = _slopes(model, chi, P, m * np.array([0.98, 1, 1.02]))[1][1]
+    return 1 / math.sqrt(curvature)
 
 
 def _slopes(model: CopyModel, chi: float, P: float, m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
