@@ -67,12 +67,12 @@ def place(
         )
     P, low, high = _ends(model, chi, P, m_range)
     m = np.linspace(low, high, _GRID)
-    slope, curvature = _slopes(model, chi, P, m)
+    curvature = _slopes(model, chi, P, m)[1]
     strength = max(STIFFNESS * float(-curvature.min()), (FLOOR / (high - low)) ** 2)
     length = np.sqrt((strength + curvature) / math.pi)
     barrier = np.concatenate([[0.0], np.cumsum((length[1:] + length[:-1]) / 2 * np.diff(m))])
     points = np.interp(np.linspace(0, barrier[-1], _POINTS), barrier, m)
-    center = points + np.interp(points, m, slope) / strength
+    center = points + _slopes(model, chi, P, points)[0] / strength
     count = max(4, math.ceil(2 * barrier[-1]) + 1)
     return Windows(P, points, center, strength, count, (low + high) / 2)
 

@@ -197,7 +197,7 @@ def test_a_hysteresis_run_has_no_free_energies():
 
 def test_too_few_rows_are_refused():
     run = Toy().run(1, rows=8, complete=False, planned_sweeps=1000)
-    with pytest.raises(TooFewSamplesError, match="8 rows .80 of 1000 sweeps.; .* at least 20"):
+    with pytest.raises(TooFewSamplesError, match=r"8 rows \(80 of 1000 sweeps\); .* at least 20"):
         mbar.pool(run)
 
 
