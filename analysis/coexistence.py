@@ -153,6 +153,12 @@ def numbers(table: np.ndarray, P: np.ndarray) -> dict[str, np.ndarray]:
     }
 
 
+def weights_along(table: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Weight of the copy phase, shape (b, p), at x, shape (p,), in units of POINTS."""
+    ratio = _coefficients(table[..., 0]) @ np.vander(x, len(POINTS), increasing=True).T
+    return 1 / (1 + np.exp(-ratio))
+
+
 def _contrast(pool: Pool, chi: float, P: float) -> float:
     """How differently the samples' actions change with P: the scale of the weights' ratio."""
     below, above = (action.population(pool.X, pool.model, P * x, chi) for x in (0.999, 1.001))

@@ -14,7 +14,7 @@ from mcattn.analysis.transition import Transition
 from mcattn.analysis.umbrella import UmbrellaResult
 
 _SHOWN = ("equal height", BLUE), ("equal weight", VERMILION)
-_HEADROOM = 1.12
+_HEADROOM = 1.25
 
 
 def profile_figure(result: UmbrellaResult) -> Figure:
@@ -86,7 +86,7 @@ def _weights(axes: Axes, found: Transition) -> None:
     ):
         low, high = weight - found.weight_error, weight + found.weight_error
         axes.fill_between(found.P, low, high, color=color, alpha=0.25, lw=0)
-        axes.plot(found.P, weight, "o-", ms=2.4, lw=0.8, color=color, label=name)
+        axes.plot(found.P, weight, lw=0.9, color=color, label=name)
     marks = (found.P_equal_weight, "equal weight", "-"), (found.P_equal_height, "equal height", ":")
     for value, name, style in marks:
         low, high = value.value - value.error, value.value + value.error

@@ -1,7 +1,7 @@
 """Where two phases have equal weight or equal height, from pooled samples, with errors.
 
 All numbers come from one pool of samples by reweighting in P at fixed chi.
-Axes: n sample, in rising order of m; b draw; j point in P; i bin.
+Axes: n sample, in rising order of m; b draw; j point in P; p point for the figure; i bin.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from mcattn.analysis.resample import Draws
 from mcattn.analysis.series import NAN, Estimate
 from mcattn.model import CopyModel
 
+CURVE = 41  # points in P for the figure
 VALUES = ("P_equal_weight", "P_equal_height", "barrier", "m_minus", "m_plus", "dm")
 
 
@@ -33,7 +34,7 @@ class Transition:
     phases : 2, or 1 where p(m) has a single maximum at every P within reach; 0 if undecided.
     reach : lowest and highest P looked at.
     profiles : at P_equal_height and at P_equal_weight.
-    P, weight, weight_error : weight of the copy phase against P, shape (j,) each.
+    P, weight, weight_error : weight of the copy phase against P, shape (p,) each.
     overlap : of the states, shape (k, l); weakest : the pair at its weakest link, and its value.
     samples, stride, blocks : samples used, one row of `stride`; blocks of the bootstrap.
     """
@@ -119,7 +120,8 @@ def estimate(pool: Pool, chi: float | None = None, seed: int = 0) -> Transition:
         said = series.short(barrier.value, barrier.error)
         why = f"Undecided at chi = {chi:g}: a barrier of {said} kT, not beyond its error."
         return _without(pool, chi, reach, why)
-    weight = 1 / (1 + np.exp(-table[..., 0]))
+    x = np.linspace(coexistence.POINTS[0], coexistence.POINTS[-1], CURVE)
+    weight = coexistence.weights_along(table, x)
     return Transition(
         chi=chi,
         phases=2,
@@ -131,8 +133,8 @@ def estimate(pool: Pool, chi: float | None = None, seed: int = 0) -> Transition:
             profile.at(pool, draws, values[name].value, chi)
             for name in ("P_equal_height", "P_equal_weight")
         ),
-        P=P,
-        weight=1 / (1 + np.exp(-whole[:, 0])),
+        P=middle + x * (P[1] - P[0]),
+        weight=coexistence.weights_along(whole[None], x)[0],
         weight_error=draws.widened(weight.std(axis=0, ddof=1)),
         **_of_pool(pool),
         blocks=draws.counts.shape[1],
