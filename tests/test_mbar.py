@@ -88,7 +88,11 @@ def ln_z_deviations(name, factor=1.0):
     return pool, draws, ln_z, np.array([(e.value + x - ln_z[0]) / e.error for e, x in found])
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+# The quadrature of nine scores takes its time.
+SLOW = [pytest.param(name, marks=[pytest.mark.long] * (name == "L = 3")) for name in SYSTEMS]
+
+
+@pytest.mark.parametrize("name", SLOW)
 def test_sampled_ladders_have_the_free_energies_of_quadrature(name):
     """At most three numbers at a fixed seed: |z| < 3.5."""
     assert np.abs(ln_z_deviations(name)[3]).max() < 3.5
