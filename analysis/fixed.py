@@ -97,7 +97,8 @@ def analyze(run: Run) -> FixedResult:
 def expect(run: Run, protocol: str) -> None:
     """Refuse a run of another protocol, or one without rows."""
     if run.protocol != protocol:
-        raise RunFileError(f"{run.path} is a {run.protocol} run; expected a {protocol} run")
+        article = "an" if protocol == "umbrella" else "a"
+        raise RunFileError(f"{run.path} is a {run.protocol} run; expected {article} {protocol} run")
     if run.sweep.size == 0:
         raise TooFewSamplesError(
             f"{run.path} shows no rows yet: the run is in its first sweeps, or was stopped there "

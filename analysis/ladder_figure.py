@@ -20,7 +20,7 @@ def ladder_figure(result: TemperingResult) -> Figure:
         axes = figure.subplots(2, 2)
         _ladder(axes[0, 0], result)
         _swaps(axes[0, 1], result)
-        _paths(axes[1, 0], result)
+        draw_paths(axes[1, 0], result)
         _occupancy(figure, axes[1, 1], result)
         figure.suptitle(_headline(result), fontsize=8)
         figure.supxlabel(caption(result), fontsize=5.5, color="#555555")
@@ -63,7 +63,7 @@ def _swaps(axes: Axes, result: TemperingResult) -> None:
     axes.legend(loc="upper center", ncols=2)
 
 
-def _paths(axes: Axes, result: TemperingResult) -> None:
+def draw_paths(axes: Axes, result: TemperingResult) -> None:
     """State against sweeps of a few replicas of the first ladder, the busiest one first."""
     own = np.array(result.round_trips[: len(result.states)])
     chosen = np.argsort(-own, kind="stable")[:_PATHS]

@@ -10,15 +10,24 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from mcattn.analysis import comparison, fixed, hysteresis, series, tempering
+from mcattn.analysis import (
+    comparison,
+    fixed,
+    hysteresis,
+    series,
+    tempering,
+    transition_table,
+    umbrella,
+)
 from mcattn.analysis.fixed import FixedResult, StateSummary
 from mcattn.analysis.loop import NAMES, BranchPoint, HysteresisResult, Loop, Switching
 from mcattn.analysis.series import Estimate, short
 from mcattn.analysis.tempering import TemperingResult
+from mcattn.analysis.umbrella import UmbrellaResult
 from mcattn.errors import JobError, ModelError, RunFileError
 from mcattn.runfile import open_run
 
-Result = HysteresisResult | FixedResult | TemperingResult
+Result = HysteresisResult | FixedResult | TemperingResult | UmbrellaResult
 
 
 def analyze_file(path: str | Path) -> Result:
@@ -36,8 +45,11 @@ def analyze_file(path: str | Path) -> Result:
         return fixed.analyze(run)
     if run.protocol == "tempering":
         return tempering.analyze(run)
+    if run.protocol == "umbrella":
+        return umbrella.analyze(run)
     raise RunFileError(
-        f"{path} is a {run.protocol} run; hysteresis, fixed and tempering runs can be analysed"
+        f"{path} is a {run.protocol} run; hysteresis, fixed, tempering and umbrella runs can be "
+        "analysed"
     )
 
 
@@ -59,6 +71,10 @@ def plot_file(path: str | Path, out: str | Path) -> None:
         from mcattn.analysis import ladder_figure
 
         figure = ladder_figure.ladder_figure(result)
+    elif isinstance(result, UmbrellaResult):
+        from mcattn.analysis import profile_figure
+
+        figure = profile_figure.profile_figure(result)
     elif isinstance(result, HysteresisResult):
         points = [point for loop in result.loops for point in loop.points]
         figure = figures.hysteresis_figure(result, _lines(result, points))
@@ -88,6 +104,9 @@ def json_text(result: Result) -> str:
 def print_tables(result: Result, console: Console | None = None) -> None:
     """Print the result; 0.0735(2) means 0.0735 +- 0.0002."""
     console = console or Console(highlight=False)
+    if isinstance(result, UmbrellaResult):
+        _print_umbrella(result, console)
+        return
     if isinstance(result, HysteresisResult):
         tables = [*(_points(result, loop) for loop in result.loops), _loops(result)]
         estimates = [point.m for loop in result.loops for point in loop.points]
@@ -106,6 +125,19 @@ def print_tables(result: Result, console: Console | None = None) -> None:
         console.print(text, markup=False)
     if isinstance(result, TemperingResult):
         console.print(_travel(result), markup=False)
+    for text in result.warnings:
+        console.print(f"! {text}", markup=False)
+
+
+def _print_umbrella(result: UmbrellaResult, console: Console) -> None:
+    """The windows, their swaps, and the transition."""
+    ladder = result.ladder
+    for title, table in _states(ladder), _swaps(ladder), transition_table.table(result):
+        console.print(title, style="bold", markup=False)
+        console.print(table)
+        console.print()
+    for text in transition_table.lines(result):
+        console.print(text, markup=False)
     for text in result.warnings:
         console.print(f"! {text}", markup=False)
 

@@ -114,7 +114,7 @@ def independent(values: ArrayLike) -> Estimate:
     flag = FEW if count < REPLICAS else None
     if count == 1:
         return Estimate(float(values[0]), NAN, NAN, 1.0, flag)
-    error = _student(count - 1) * float(values.std(ddof=1)) / math.sqrt(count)
+    error = student(count - 1) * float(values.std(ddof=1)) / math.sqrt(count)
     return Estimate(float(values.mean()), error, NAN, float(count), flag)
 
 
@@ -152,7 +152,7 @@ def mean(x: ArrayLike) -> Estimate:
         square = max(pooled.long_run, pooled.variance) / x.size
         freedom = pooled.freedom
     n = min(float(x.size), pooled.variance / square) if square > 0 else float(x.size)
-    return Estimate(value, _student(freedom) * math.sqrt(square), pooled.tau, n, flag, more)
+    return Estimate(value, student(freedom) * math.sqrt(square), pooled.tau, n, flag, more)
 
 
 def autocorrelation_time(x: ArrayLike) -> float:
@@ -239,7 +239,7 @@ def _missing(tau: float, x: np.ndarray) -> int:
     return max(0, math.ceil(needed) - rows)
 
 
-def _student(freedom: float) -> float:
+def student(freedom: float) -> float:
     """What turns a standard error with so many degrees of freedom into a 68 % half-width."""
     return float(special.stdtrit(freedom, special.ndtr(1.0)))
 

@@ -8,16 +8,16 @@ import tomli_w
 
 from mcattn import jobtext
 from mcattn.errors import JobError
-from mcattn.jobfile import Fixed, Tempering
+from mcattn.jobfile import Fixed, Tempering, Umbrella
 
 
 def longer(text: str, more: int, where: str) -> str:
     """The job text that plans `more` sweeps beyond those of `text`.
 
-    A fixed or tempering run takes rows for `more` further sweeps. The sweeps at a point of a
-    hysteresis path are its rate, so there more of them would be another experiment: the path
-    is followed once more instead, with `more` sweeps at each point. Either way the old job is
-    a beginning of the new one.
+    A fixed, tempering or umbrella run takes rows for `more` further sweeps. The sweeps at a
+    point of a hysteresis path are its rate, so there more of them would be another experiment:
+    the path is followed once more instead, with `more` sweeps at each point. Either way the old
+    job is a beginning of the new one.
 
     Raises
     ------
@@ -27,7 +27,7 @@ def longer(text: str, more: int, where: str) -> str:
         raise JobError(f"--extend {more}: the number of further sweeps must be at least 1")
     table = tomllib.loads(text)
     protocol = jobtext.parse(table, where).protocol
-    if isinstance(protocol, Fixed | Tempering):
+    if isinstance(protocol, Fixed | Tempering | Umbrella):
         table["protocol"]["sweeps"] = protocol.sweeps + more
     else:
         table["protocol"]["sweeps"] = [*protocol.sweeps, more]

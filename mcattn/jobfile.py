@@ -5,9 +5,25 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from mcattn import protocols
+from mcattn import protocols, windows
+from mcattn.jobfields import (
+    MOST_REPLICAS,
+    Biases,
+    Count,
+    Grid,
+    Positive,
+    Range,
+    Rates,
+    Sweeps,
+    Table,
+    Values,
+    array,
+    common,
+    read_model,
+    same,
+)
 from mcattn.ladder import Ladder
 from mcattn.model import CopyModel
 from mcattn.protocols import Plan
@@ -15,106 +31,8 @@ from mcattn.protocols import Plan
 CONTROLS = ("P", "chi", "bias_center", "bias_strength")
 _TUNE_EXCHANGES = 20  # a pilot round with fewer knows too little of the acceptances
 
-LARGEST = 1e30  # beyond it, and below its inverse, the action leaves double precision
-MOST_REPLICAS, MOST_SWEEPS, LARGEST_L = 10**6, 10**12, 4096
-Positive = Annotated[float, Field(ge=1 / LARGEST, le=LARGEST, strict=True)]
-Count = Annotated[int, Field(ge=1, le=MOST_REPLICAS, strict=True)]
-Sweeps = Annotated[int, Field(ge=0, le=MOST_SWEEPS, strict=True)]
 
-
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Grid(_Table):
-    """Control values between two ends, both included."""
-
-    start: Positive
-    stop: Positive
-    points: Annotated[int, Field(ge=2, le=100_000, strict=True)]
-    spacing: Literal["even", "geometric"] = "even"
-
-    def values(self) -> np.ndarray:
-        space = np.geomspace if self.spacing == "geometric" else np.linspace
-        return space(self.start, self.stop, self.points)
-
-
-def _read_values(value: Any) -> Grid | tuple[float, ...]:
-    if isinstance(value, dict):
-        return Grid(**value)
-    numbers = _numbers(value)
-    if not numbers or not all(1 / LARGEST <= x <= LARGEST for x in numbers):
-        raise ValueError(
-            f"is {_short(value)}; it must be a number > 0, a list of numbers > 0, "
-            "or a table { start, stop, points }"
-        )
-    return tuple(float(x) for x in numbers)
-
-
-def _numbers(value: Any) -> list[int | float]:
-    """A number as a list of one, a list of numbers as it is; anything else is an empty list."""
-    listed = value if isinstance(value, list | tuple) else [value]
-    good = all(isinstance(x, int | float) and not isinstance(x, bool) for x in listed)
-    return list(listed) if good else []
-
-
-def _short(value: Any) -> str:
-    """A value as it is shown in a message."""
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-def _read_rates(value: Any) -> tuple[int, ...]:
-    listed = value if isinstance(value, list | tuple) else [value]
-    if not listed or not all(type(x) is int and 1 <= x <= MOST_SWEEPS for x in listed):
-        raise ValueError(f"is {_short(value)}; it must be an integer >= 1 or a list of them")
-    return tuple(listed)
-
-
-def _read_biases(value: Any) -> tuple[float, ...]:
-    numbers = _numbers(value)
-    if not numbers or not all(0 <= x <= LARGEST for x in numbers):
-        raise ValueError(f"is {_short(value)}; it must be a number >= 0 or a list of numbers >= 0")
-    return tuple(float(x) for x in numbers)
-
-
-def _read_model(value: Any) -> CopyModel:
-    model = value if isinstance(value, CopyModel) else CopyModel(**value)
-    if model.L > LARGEST_L:
-        raise ValueError(f"L is {_short(model.L)}; it must be at most {LARGEST_L} to be sampled")
-    for name in ("kappa", "g_s", "g_w"):
-        if not 1 / LARGEST <= getattr(model, name) <= LARGEST:
-            raise ValueError(f"{name} is {getattr(model, name)}; it must be within 1e-30 and 1e30")
-    return model
-
-
-Values = Annotated[Any, BeforeValidator(_read_values)]
-Rates = Annotated[Any, BeforeValidator(_read_rates)]
-Biases = Annotated[Any, BeforeValidator(_read_biases)]
-
-
-def _array(value: Grid | tuple[float, ...] | float) -> np.ndarray:
-    return value.values() if isinstance(value, Grid) else np.atleast_1d(value).astype(float)
-
-
-def _same(value: float, others: np.ndarray) -> np.ndarray:
-    """Which of the others are this value but for rounding."""
-    return np.isclose(value, others, rtol=1e-12, atol=0)
-
-
-def _common(lists: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Lists of one common length; a single value stands for a list of equal ones."""
-    longest = max(lists, key=lambda name: len(lists[name]))
-    for name, values in lists.items():
-        if len(values) not in (1, len(lists[longest])):
-            raise ValueError(
-                f"{name} has {len(values)} values and {longest} has {len(lists[longest])}; "
-                "lists must have one common length"
-            )
-    return dict(zip(lists, np.broadcast_arrays(*lists.values()), strict=True))
-
-
-class Hysteresis(_Table):
+class Hysteresis(Table):
     """A path of control values followed by all replicas together.
 
     P as a table { start, stop, points } is followed there and back; as a list, exactly as it is.
@@ -134,7 +52,7 @@ class Hysteresis(_Table):
 
     @model_validator(mode="after")
     def _check(self) -> Hysteresis:
-        points, chis = len(self.path()), len(_array(self.chi))
+        points, chis = len(self.path()), len(array(self.chi))
         if points < 2:
             raise ValueError("P must have at least 2 values to make a path")
         if chis not in (1, points):
@@ -145,21 +63,21 @@ class Hysteresis(_Table):
             raise ValueError(
                 f"sweeps is {min(self.sweeps)}; it must be at least every = {self.every}"
             )
-        unknown = [p for p in self.patterns_at if not _same(p, self.path()).any()]
+        unknown = [p for p in self.patterns_at if not same(p, self.path()).any()]
         if unknown:
             raise ValueError(f"patterns_at has {unknown[0]:g}, which is not a value of the path P")
         return self
 
     def path(self) -> np.ndarray:
-        P = _array(self.P)
+        P = array(self.P)
         return protocols.there_and_back(P) if isinstance(self.P, Grid) else P
 
     def plan(self) -> Plan:
         P = self.path()
-        chosen = [p for p in P if _same(p, np.array(self.patterns_at)).any()]
+        chosen = [p for p in P if same(p, np.array(self.patterns_at)).any()]
         return protocols.hysteresis(
             P=P,
-            chi=np.broadcast_to(_array(self.chi), P.shape),
+            chi=np.broadcast_to(array(self.chi), P.shape),
             sweeps=self.sweeps,
             thermalize=self.thermalize,
             equilibrate=self.equilibrate,
@@ -171,7 +89,7 @@ class Hysteresis(_Table):
         )
 
 
-class Fixed(_Table):
+class Fixed(Table):
     """Independent replicas in fixed states: one state for each value of P, chi or the bias."""
 
     kind: Literal["fixed"]
@@ -194,7 +112,7 @@ class Fixed(_Table):
         return self
 
     def _lists(self) -> dict[str, np.ndarray]:
-        return _common({name: _array(getattr(self, name)) for name in CONTROLS})
+        return common({name: array(getattr(self, name)) for name in CONTROLS})
 
     def plan(self) -> Plan:
         return protocols.fixed(
@@ -208,7 +126,7 @@ class Fixed(_Table):
         )
 
 
-class Tempering(_Table):
+class Tempering(Table):
     """Replicas that exchange states along a path of P, chi and bias, or in a grid of P and chi."""
 
     kind: Literal["tempering"]
@@ -236,26 +154,15 @@ class Tempering(_Table):
             raise ValueError(f"{ladder.states} state makes no ladder; give at least 2")
         if self.grid and (self.states is not None or self.tune_rounds):
             raise ValueError("states and tune_rounds are for a ladder along a path, not for a grid")
-        if self.tune_rounds and self.tune_sweeps < _TUNE_EXCHANGES * self.exchange_every:
-            raise ValueError(
-                f"tune_sweeps is {self.tune_sweeps}; it must hold at least {_TUNE_EXCHANGES} "
-                f"exchanges, that is {_TUNE_EXCHANGES * self.exchange_every} sweeps"
-            )
-        if self.sweeps < self._every():
-            raise ValueError(
-                f"sweeps is {self.sweeps}; it must be at least every = {self._every()}"
-            )
+        _check_lengths(self)
         return self
 
-    def _every(self) -> int:
-        return self.exchange_every if self.every is None else self.every
-
     def ladder(self) -> Ladder:
-        lists = {name: _array(getattr(self, name)) for name in CONTROLS}
+        lists = {name: array(getattr(self, name)) for name in CONTROLS}
         P, chi = lists["P"], lists["chi"]
         if self.grid:
             lists |= {"P": np.repeat(P, len(chi)), "chi": np.tile(chi, len(P))}
-        points = _common(lists)
+        points = common(lists)
         path = (self.states or len(points["P"]),)
         return Ladder(
             **points,
@@ -272,13 +179,68 @@ class Tempering(_Table):
             sweeps=self.sweeps,
             thermalize=self.thermalize,
             tune_sweeps=self.tune_sweeps,
-            every=self._every(),
+            every=_rows_every(self),
             start=self.start,
             pattern_replicas=self.pattern_replicas,
         )
 
 
-class RunSettings(_Table):
+class Umbrella(Table):
+    """Replicas that exchange windows in m, from the uniform to the copy phase, at one P and chi."""
+
+    kind: Literal["umbrella"]
+    chi: Positive
+    P: Positive | None = None
+    m_range: Range | None = None
+    windows: Annotated[int, Field(ge=4, le=MOST_REPLICAS, strict=True)] | None = None
+    ladders: Count = 4
+    exchange_every: Count = 5
+    tune_rounds: Sweeps = 4
+    tune_sweeps: Count = 1000
+    sweeps: Count = 40000
+    thermalize: Sweeps = 2000
+    every: Count | None = None
+    pattern_replicas: Sweeps = 0
+
+    @model_validator(mode="after")
+    def _check(self) -> Umbrella:
+        _check_lengths(self)
+        return self
+
+    def plan(self, model: CopyModel) -> Plan:
+        return protocols.umbrella(
+            windows.place(model, self.chi, self.P, self.m_range),
+            chi=self.chi,
+            count=self.windows,
+            ladders=self.ladders,
+            exchange_every=self.exchange_every,
+            tune_rounds=self.tune_rounds,
+            sweeps=self.sweeps,
+            thermalize=self.thermalize,
+            tune_sweeps=self.tune_sweeps,
+            every=_rows_every(self),
+            pattern_replicas=self.pattern_replicas,
+        )
+
+
+def _rows_every(protocol: Tempering | Umbrella) -> int:
+    return protocol.exchange_every if protocol.every is None else protocol.every
+
+
+def _check_lengths(protocol: Tempering | Umbrella) -> None:
+    """Refuse pilot rounds that hold too few exchanges, and runs without a row."""
+    tune, least = protocol.tune_sweeps, _TUNE_EXCHANGES * protocol.exchange_every
+    if protocol.tune_rounds and tune < least:
+        raise ValueError(
+            f"tune_sweeps is {tune}; it must hold at least {_TUNE_EXCHANGES} "
+            f"exchanges, that is {least} sweeps"
+        )
+    every = _rows_every(protocol)
+    if protocol.sweeps < every:
+        raise ValueError(f"sweeps is {protocol.sweeps}; it must be at least every = {every}")
+
+
+class RunSettings(Table):
     """How the run is carried out; nothing here changes what is sampled, except the seed."""
 
     seed: Sweeps = 0
@@ -286,9 +248,21 @@ class RunSettings(_Table):
     commit_sweeps: Count | None = None
 
 
-class Job(_Table):
+class Job(Table):
     """A whole job file."""
 
-    model: Annotated[Any, BeforeValidator(_read_model)]
-    protocol: Annotated[Hysteresis | Fixed | Tempering, Field(discriminator="kind")]
+    model: Annotated[Any, BeforeValidator(read_model)]
+    protocol: Annotated[Hysteresis | Fixed | Tempering | Umbrella, Field(discriminator="kind")]
     run: RunSettings = RunSettings()
+
+    @model_validator(mode="after")
+    def _check(self) -> Job:
+        if isinstance(self.protocol, Umbrella):
+            self.plan()
+        return self
+
+    def plan(self) -> Plan:
+        """What the run does: states, stages, replicas."""
+        if isinstance(self.protocol, Umbrella):
+            return self.protocol.plan(self.model)
+        return self.protocol.plan()

@@ -11,13 +11,14 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 
 from mcattn.errors import JobError
-from mcattn.jobfile import Fixed, Grid, Hysteresis, Job, RunSettings, Tempering
+from mcattn.jobfile import Fixed, Grid, Hysteresis, Job, RunSettings, Tempering, Umbrella
 from mcattn.model import CopyModel
 
 _PROTOCOLS: dict[str, type[BaseModel]] = {
     "hysteresis": Hysteresis,
     "fixed": Fixed,
     "tempering": Tempering,
+    "umbrella": Umbrella,
 }
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mcattn.ladder import Ladder
+from mcattn.windows import Windows
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class Stage:
 class Plan:
     """A whole run: its states, its stages, its replicas and how they begin.
 
+    start : phase that the replicas begin in, one for all or one for each.
     ladder : along which replicas exchange their states, or None.
     """
 
@@ -73,7 +75,7 @@ class Plan:
     states: States
     stages: tuple[Stage, ...]
     replicas: int
-    start: str
+    start: str | tuple[str, ...]
     ladder: Ladder | None = None
 
     @property
@@ -184,7 +186,7 @@ def tempering(
     thermalize: int,
     tune_sweeps: int,
     every: int,
-    start: str,
+    start: str | tuple[str, ...],
     pattern_replicas: int,
 ) -> Plan:
     """Replicas that exchange states along a ladder: pilot rounds, then rows; arguments as above.
@@ -214,6 +216,46 @@ def tempering(
         keep_patterns=min(pattern_replicas, len(first)),
     )
     return Plan("tempering", states, (*pilot, stage), len(first), start, ladder)
+
+
+def umbrella(
+    path: Windows,
+    chi: float,
+    count: int | None,
+    ladders: int,
+    exchange_every: int,
+    tune_rounds: int,
+    sweeps: int,
+    thermalize: int,
+    tune_sweeps: int,
+    every: int,
+    pattern_replicas: int,
+) -> Plan:
+    """Replicas that exchange windows in m; other arguments as for `tempering`.
+
+    Replicas whose window lies on the copy side begin in the copy phase, the others in the
+    uniform one: neither phase has to be found.
+
+    Parameters
+    ----------
+    count : windows, spread over the path; None for as many as its length asks for.
+    """
+    points, count = len(path.m), count or path.count
+    ladder = Ladder(
+        P=np.full(points, path.P),
+        chi=np.full(points, chi),
+        bias_center=path.center,
+        bias_strength=np.full(points, path.strength),
+        shape=(count,),
+        ladders=ladders,
+        exchange_every=exchange_every,
+        pairing="even-odd",
+        tune_rounds=tune_rounds,
+    )
+    m = np.interp(ladder.start(), np.arange(points), path.m)
+    start = tuple("copy" if m[k] > path.middle else "uniform" for k in ladder.replicas())
+    plan = tempering(ladder, sweeps, thermalize, tune_sweeps, every, "", pattern_replicas)
+    return replace(plan, kind="umbrella", start=start)
 
 
 def placed(states: States, ladder: Ladder | None, place: np.ndarray) -> States:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from mcattn import streams
 from mcattn.errors import SamplingError
@@ -91,16 +92,18 @@ class Replicas:
     def updates_per_sweep(self) -> int:
         return self.model.L * len(self._visits)
 
-    def start(self, phase: str, chi: np.ndarray, loop: int = 0) -> None:
+    def start(self, phase: ArrayLike, chi: np.ndarray, loop: int = 0) -> None:
         """Begin afresh: prior noise around the uniform or the copy pattern, new streams.
 
         Parameters
         ----------
+        phase : "uniform" or "copy", for all or for each, shape (r,).
         chi : inverse temperature of every replica's noise, shape (r,).
         """
         L = self.model.L
         # Softmax: this gap puts 80 % of each row on the copied position. Linear: beta = 1.
-        copy = (math.log(4 * (L - 1)) if self._softmax else 1.0) if phase == "copy" else 0.0
+        gap = math.log(4 * (L - 1)) if self._softmax else 1.0
+        copy = self._padded(np.where(np.asarray(phase) == "copy", gap, 0.0))
         S = np.empty((self._lanes, L, L))
         words = np.empty((self._lanes, stream.WORDS), dtype=np.uint64)
         width = np.sqrt(self.model.g_s / self._padded(chi))
@@ -108,7 +111,7 @@ class Replicas:
             replica = self.first + lane
             rng = streams.start_generator(self.seed, replica, loop)
             S[lane] = width[lane] * rng.standard_normal((L, L))
-            S[lane, np.arange(L), np.arange(L) - 1] += copy
+            S[lane, np.arange(L), np.arange(L) - 1] += copy[lane]
             words[lane] = streams.update_words(self.seed, replica, loop)
         self._restore(S, words)
 

@@ -68,7 +68,7 @@ def start(job: Job, text: str, path: Path, ranks: Serial, watch: Watch) -> Outco
     RunFileError : something else is in the way; the sentence says what to type.
     LaunchError : there are more ranks than blocks of replicas.
     """
-    plan = job.protocol.plan()
+    plan = job.plan()
     share(plan.replicas, LANES, ranks.rank, ranks.size)
     path = _target(path)
     if ranks.on_root(lambda: _finished_already(path, text)):
@@ -87,7 +87,7 @@ def resume(path: Path, ranks: Serial, watch: Watch, more: int | None = None) -> 
     if more is not None:
         text = extend.longer(text, more, str(path))
     job = jobtext.parse_text(text, str(path))
-    plan = job.protocol.plan()
+    plan = job.plan()
     share(plan.replicas, LANES, ranks.rank, ranks.size)
     if attributes["complete"] and more is None:
         ranks.on_root(lambda: remove_leftovers(path))
@@ -188,7 +188,7 @@ def _carry_out(
     job: Job, text: str, held: str | None, path: Path, ranks: Serial, watch: Watch
 ) -> Outcome:
     """Sample what is left of the job; `held` is the job that `path` holds by now."""
-    plan = job.protocol.plan()
+    plan = job.plan()
     switch = _switch_thresholds(job, plan)
     first, count = share(plan.replicas, LANES, ranks.rank, ranks.size)
     stores: list[Store] = []  # filled on rank 0 only: a store holds a lock and cannot be sent

@@ -138,8 +138,9 @@ class Sampler:
             self.exchanged.state[:] = stage.states
         if stage.restart:
             mine = stage.states[self._mine]
-            self.replicas.start(self.plan.start, self.states.chi[mine], stage.loop)
-            self.phase[:] = phases.COPY if self.plan.start == "copy" else phases.UNIFORM
+            start = np.broadcast_to(self.plan.start, (self.plan.replicas,))[self._mine]
+            self.replicas.start(start, self.states.chi[mine], stage.loop)
+            self.phase[:] = np.where(start == "copy", phases.COPY, phases.UNIFORM)
         step = self.tables.step
         for k in np.unique(stage.states):
             if np.isnan(step[k]):

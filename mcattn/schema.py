@@ -93,7 +93,7 @@ ATTRIBUTES = {
     "format_version": "version of this layout",
     "job": "the job file as TOML text, with command-line settings merged in",
     "model": "the CopyModel as JSON",
-    "protocol": "kind of the protocol: hysteresis, fixed or tempering",
+    "protocol": "kind of the protocol: hysteresis, fixed, tempering or umbrella",
     "seed": "seed of every random stream of the run",
     "switch": "(low, high): a replica turns to copy above high in m, back to uniform below low",
     "planned_sweeps": "sweeps of every replica in the whole job",

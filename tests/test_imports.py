@@ -21,9 +21,11 @@ ORDER = (
     ("extend", "exchange"),
     ("replicas", "ranks", "jobtext", "runfile", "records"),
     ("linear_stages", "coexistence"),
-    ("finite_chi",),
-    ("jobfile", "streams", "schema", "phases", "theory", "linear_exact"),
-    ("protocols", "landscape", "linear_landscape"),
+    ("jobfile",),
+    ("protocols", "jobfields"),
+    ("windows", "finite_chi"),
+    ("streams", "schema", "phases", "theory", "linear_exact"),
+    ("landscape", "linear_landscape"),
     ("action", "ladder", "rows"),
     ("model",),
     ("errors",),
@@ -97,7 +99,7 @@ def test_analysis_never_samples(path):
         ("typer", {"cli"}),
         ("h5py", {"runfile", "layout", "store", "status", "doctor"}),
         ("numba", {"jit", "simd"}),
-        ("pydantic", {"jobfile", "jobtext"}),
+        ("pydantic", {"jobfields", "jobfile", "jobtext"}),
     ],
 )
 def test_each_library_has_one_home(library, homes):

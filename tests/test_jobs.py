@@ -239,7 +239,7 @@ def test_unreadable_files_are_named(tmp_path):
 @pytest.mark.parametrize("path", sorted((ROOT / "jobs").glob("*.toml")), ids=lambda p: p.stem)
 def test_shipped_jobs_are_valid(path):
     job, _ = jobtext.load(path)
-    assert job.protocol.plan().total_sweeps > 0
+    assert job.plan().total_sweeps > 0
 
 
 @pytest.mark.parametrize(
