@@ -204,7 +204,8 @@ def _first(u: np.ndarray, state: np.ndarray) -> np.ndarray:
     counts = np.bincount(state, minlength=len(u))
     with warnings.catch_warnings(), np.errstate():  # it passes on warnings, and changes the state
         warnings.simplefilter("ignore")
-        return MBAR(u[:, order], counts, relative_tolerance=1e-6).f_k
+        # From zero its iterations take minutes where neighbours' free energies lie far apart.
+        return MBAR(u[:, order], counts, initialize="BAR", relative_tolerance=1e-6).f_k
 
 
 def _polish(

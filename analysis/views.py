@@ -15,9 +15,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from mcattn.analysis import precursors, stages
+from mcattn.analysis import precursors, routes, stages
 from mcattn.analysis.precursors import PrecursorsResult
-from mcattn.analysis.series import Estimate, short
+from mcattn.analysis.routes import RoutesResult
+from mcattn.analysis.series import CONSTANT, Estimate, short
 from mcattn.analysis.stages import StagesResult
 from mcattn.errors import JobError
 from mcattn.runfile import Run, open_run
@@ -157,7 +158,31 @@ def _draw_precursors(results: list[PrecursorsResult]) -> Any:
     return precursors_figure.precursors_figure(results)
 
 
+def _routes(results: list[RoutesResult]) -> tuple[list[tuple[str, Table]], list[str]]:
+    tables = []
+    for result in results:
+        table = _table("quantity", "value", "pull", "source", left=("quantity", "source"))
+        for line in (*result.lines, *result.barriers, *result.jumps):
+            known = line.P.flag == CONSTANT
+            value = f"{line.P.value:.6g}" if known else _estimate(line.P)
+            pull = f"{line.pull:+.1f}" if math.isfinite(line.pull) else ""
+            table.add_row(line.name, value, pull, line.source)
+        model = result.model
+        tables.append(
+            (f"P* of L = {model.L}, V = {model.V}, chi = {result.chi:g} by every route", table)
+        )
+    note = "pull: distance from finite-chi theory in combined errors."
+    return tables, [note, *(result.verdict for result in results)]
+
+
+def _draw_routes(results: list[RoutesResult]) -> Any:
+    from mcattn.analysis import routes_figure
+
+    return routes_figure.routes_figure(results[0])
+
+
 VIEWS = {
+    "transition": View(lambda runs: [routes.analyze(runs)], _routes, _draw_routes),
     "stages": View(lambda runs: [stages.analyze(run) for run in runs], _stages, _draw_stages),
     "precursors": View(
         lambda runs: [precursors.analyze(run) for run in runs], _precursors, _draw_precursors

@@ -61,11 +61,11 @@ TimeLimit = Annotated[
 ]
 RunFiles = Annotated[list[Path], typer.Argument(help="Run files (HDF5).", show_default=False)]
 ViewName = Annotated[
-    Literal["stages", "precursors"] | None,
+    Literal["transition", "stages", "precursors"] | None,
     typer.Option(
         "--view",
-        help="Ask a question of one run or of several together: stages (of learning, on the way "
-        "up), precursors (fluctuations below the transition).",
+        help="Ask a question of one run or of several together: transition (by every route), "
+        "stages (of learning, on the way up), precursors (fluctuations below the transition).",
         show_default=False,
     ),
 ]

@@ -85,6 +85,7 @@ def test_analysis_never_samples(path):
         "theory",
         "linear_exact",
         "linear_stages",
+        "coexistence",
         "landscape",
         "linear_landscape",
     }

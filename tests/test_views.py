@@ -24,6 +24,7 @@ def files(tmp_path_factory):
     return {name: synthetic.write(run, folder / f"{name}.h5") for name, run in runs.items()}
 
 
+# The view "transition" has its own runs in test_crossing.py and test_transition.py.
 QUESTIONS = {"stages": ("softmax", "linear"), "precursors": ("approach",)}
 
 
