@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mcattn import linear_stages, phases, theory
+from mcattn import coexistence, linear_stages, phases, theory
 from mcattn.analysis import fixed, series
 from mcattn.analysis.series import NAN, Estimate, short
-from mcattn.errors import RunFileError
+from mcattn.errors import ModelError, RunFileError
 from mcattn.model import CopyModel
 from mcattn.runfile import Run
 
@@ -133,10 +135,15 @@ def analyze(run: Run) -> PrecursorsResult:
     )
 
 
+@lru_cache  # takes seconds
 def equilibrium(model: CopyModel, chi: float) -> tuple[float, str]:
     """P of the equilibrium transition, nan without one, and what that number rests on."""
     if model.attention == "linear":
         return linear_stages.onset(model, chi), "exact: cumulant of tau = 1/3"
+    with suppress(ModelError):  # what this theory cannot sum is left to the landscape
+        found = coexistence.coexistence(model, chi)
+        if found is not None:
+            return found.P_equal_weight.value, "finite-chi theory: equal weight"
     jump = theory.boundary(model, chi)
     return (NAN if jump is None else jump.P_star), "landscape: equally deep minima"
 
