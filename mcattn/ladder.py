@@ -101,6 +101,23 @@ def respaced(place: np.ndarray, rejection: np.ndarray) -> np.ndarray:
     return new
 
 
+def round_trips(state: np.ndarray, states: int) -> np.ndarray:
+    """Round trips from the first state to the last and back, of every replica, shape (r,).
+
+    Parameters
+    ----------
+    state : state of every replica in every row, shape (t, r).
+    states : their number.
+    """
+    trips = np.zeros(state.shape[1], dtype=int)
+    for r, own in enumerate(state.T):
+        first = own[(own == 0) | (own == states - 1)] == 0  # visits of the ends, in order
+        if first.any():
+            after = first[first.argmax() :]
+            trips[r] = np.count_nonzero(after[1:] & ~after[:-1])
+    return trips
+
+
 def uniform_numbers(
     ladder: Ladder, generators: list[np.random.Generator], exchanges: int
 ) -> np.ndarray:

@@ -19,6 +19,7 @@ import h5py
 import numpy as np
 
 from mcattn import lock
+from mcattn.ladder import round_trips
 from mcattn.lock import this_process
 from mcattn.runfile import check_format, open_hdf5
 from mcattn.store import committed_sweeps, lock_file, newest_commit, parts_folder
@@ -122,11 +123,30 @@ def measured(f: h5py.File) -> dict[str, float]:
     if not seen.any():
         return {}
     rates = accepted[seen] / attempted[seen]
-    return {
+    measures = {
         "acceptance": float(accepted.sum() / attempted.sum()),
         "lowest acceptance of a state": float(rates.min()),
         "highest acceptance of a state": float(rates.max()),
         "drift of the caches": float(f["states/drift"][:].max()),
+    }
+    return measures | _exchanged(f)
+
+
+def _exchanged(f: h5py.File) -> dict[str, float]:
+    """Swaps and round trips of a run with a ladder; nothing without one, or before its first."""
+    attempted = f["exchanges/attempted"][:].sum(axis=0)
+    if not attempted.sum():
+        return {}
+    accepted, low = f["exchanges/accepted"][:].sum(axis=0), f["exchanges/low"][:]
+    tried = np.flatnonzero(attempted)
+    rates = accepted[tried] / attempted[tried]
+    weakest = int(rates.argmin())
+    trips = round_trips(f["samples/state"][:], len(f["states/P"]))
+    return {
+        "swap acceptance": float(accepted.sum() / attempted.sum()),
+        "lowest swap acceptance": float(rates[weakest]),
+        "lower state of that pair": float(low[tried[weakest]]),
+        "round trips": float(trips.sum()),
     }
 
 

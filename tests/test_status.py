@@ -10,7 +10,9 @@ import pytest
 import tiny
 
 from mcattn import lock, run, status, store
+from mcattn.analysis import tempering
 from mcattn.errors import RunFileError
+from mcattn.runfile import open_run
 
 
 def test_a_finished_run(tmp_path):
@@ -23,6 +25,20 @@ def test_a_finished_run(tmp_path):
     assert 0 <= now.checkpoint_age < 100
     assert 0.1 < now.measures["lowest acceptance of a state"] <= now.measures["acceptance"] < 0.9
     assert now.measures["drift of the caches"] < 1e-10
+
+
+def test_a_tempering_run_tells_swaps_and_round_trips(tmp_path):
+    path = tmp_path / "run.h5"
+    ladder = {"kind": "tempering", "P": [90, 110], "chi": 30.0, "states": 3, "ladders": 4}
+    lengths = {"exchange_every": 10, "thermalize": 100, "sweeps": 1500}
+    tiny.carry_out(path, only=ladder | lengths)
+    told = status.read(path).measures
+    found = tempering.analyze(open_run(path))
+    assert told["round trips"] == sum(found.round_trips) > 3
+    weakest = min(found.pairs, key=lambda pair: pair.accepted / pair.attempted)
+    assert told["lowest swap acceptance"] == weakest.accepted / weakest.attempted
+    assert told["lower state of that pair"] == weakest.low
+    assert 0 < told["lowest swap acceptance"] <= told["swap acceptance"] < 1
 
 
 def test_a_stopped_run_tells_what_was_committed(tmp_path):
