@@ -5,77 +5,24 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from mcattn import protocols
+from mcattn.jobvalues import LARGEST, Biases, Count, Grid, Positive, Rates, Sweeps, Values
+from mcattn.jobvalues import Table as _Table
+from mcattn.jobvalues import array as _array
+from mcattn.jobvalues import common as _common
+from mcattn.jobvalues import same as _same
+from mcattn.jobvalues import short as _short
 from mcattn.ladder import Ladder
 from mcattn.model import CopyModel
 from mcattn.protocols import Plan
+from mcattn.trainjob import Train
 
 CONTROLS = ("P", "chi", "bias_center", "bias_strength")
 _TUNE_EXCHANGES = 20  # a pilot round with fewer knows too little of the acceptances
 
-LARGEST = 1e30  # beyond it, and below its inverse, the action leaves double precision
-MOST_REPLICAS, MOST_SWEEPS, LARGEST_L = 10**6, 10**12, 4096
-Positive = Annotated[float, Field(ge=1 / LARGEST, le=LARGEST, strict=True)]
-Count = Annotated[int, Field(ge=1, le=MOST_REPLICAS, strict=True)]
-Sweeps = Annotated[int, Field(ge=0, le=MOST_SWEEPS, strict=True)]
-
-
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Grid(_Table):
-    """Control values between two ends, both included."""
-
-    start: Positive
-    stop: Positive
-    points: Annotated[int, Field(ge=2, le=100_000, strict=True)]
-    spacing: Literal["even", "geometric"] = "even"
-
-    def values(self) -> np.ndarray:
-        space = np.geomspace if self.spacing == "geometric" else np.linspace
-        return space(self.start, self.stop, self.points)
-
-
-def _read_values(value: Any) -> Grid | tuple[float, ...]:
-    if isinstance(value, dict):
-        return Grid(**value)
-    numbers = _numbers(value)
-    if not numbers or not all(1 / LARGEST <= x <= LARGEST for x in numbers):
-        raise ValueError(
-            f"is {_short(value)}; it must be a number > 0, a list of numbers > 0, "
-            "or a table { start, stop, points }"
-        )
-    return tuple(float(x) for x in numbers)
-
-
-def _numbers(value: Any) -> list[int | float]:
-    """A number as a list of one, a list of numbers as it is; anything else is an empty list."""
-    listed = value if isinstance(value, list | tuple) else [value]
-    good = all(isinstance(x, int | float) and not isinstance(x, bool) for x in listed)
-    return list(listed) if good else []
-
-
-def _short(value: Any) -> str:
-    """A value as it is shown in a message."""
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-def _read_rates(value: Any) -> tuple[int, ...]:
-    listed = value if isinstance(value, list | tuple) else [value]
-    if not listed or not all(type(x) is int and 1 <= x <= MOST_SWEEPS for x in listed):
-        raise ValueError(f"is {_short(value)}; it must be an integer >= 1 or a list of them")
-    return tuple(listed)
-
-
-def _read_biases(value: Any) -> tuple[float, ...]:
-    numbers = _numbers(value)
-    if not numbers or not all(0 <= x <= LARGEST for x in numbers):
-        raise ValueError(f"is {_short(value)}; it must be a number >= 0 or a list of numbers >= 0")
-    return tuple(float(x) for x in numbers)
+LARGEST_L = 4096
 
 
 def _read_model(value: Any) -> CopyModel:
@@ -86,32 +33,6 @@ def _read_model(value: Any) -> CopyModel:
         if not 1 / LARGEST <= getattr(model, name) <= LARGEST:
             raise ValueError(f"{name} is {getattr(model, name)}; it must be within 1e-30 and 1e30")
     return model
-
-
-Values = Annotated[Any, BeforeValidator(_read_values)]
-Rates = Annotated[Any, BeforeValidator(_read_rates)]
-Biases = Annotated[Any, BeforeValidator(_read_biases)]
-
-
-def _array(value: Grid | tuple[float, ...] | float) -> np.ndarray:
-    return value.values() if isinstance(value, Grid) else np.atleast_1d(value).astype(float)
-
-
-def _same(value: float, others: np.ndarray) -> np.ndarray:
-    """Which of the others are this value but for rounding."""
-    return np.isclose(value, others, rtol=1e-12, atol=0)
-
-
-def _common(lists: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Lists of one common length; a single value stands for a list of equal ones."""
-    longest = max(lists, key=lambda name: len(lists[name]))
-    for name, values in lists.items():
-        if len(values) not in (1, len(lists[longest])):
-            raise ValueError(
-                f"{name} has {len(values)} values and {longest} has {len(lists[longest])}; "
-                "lists must have one common length"
-            )
-    return dict(zip(lists, np.broadcast_arrays(*lists.values()), strict=True))
 
 
 class Hysteresis(_Table):
@@ -286,9 +207,33 @@ class RunSettings(_Table):
     commit_sweeps: Count | None = None
 
 
+class Data(_Table):
+    """Data sets: drawn from the model's tokens with seeds seed, seed + 1, ..., or one file."""
+
+    seed: Sweeps = 0
+    sets: Count = 1
+    file: str | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Data:
+        if self.file is not None and self.sets > 1:
+            raise ValueError(f"sets is {self.sets}; a file is one data set")
+        return self
+
+
 class Job(_Table):
     """A whole job file."""
 
     model: Annotated[Any, BeforeValidator(_read_model)]
-    protocol: Annotated[Hysteresis | Fixed | Tempering, Field(discriminator="kind")]
+    protocol: Annotated[Hysteresis | Fixed | Tempering | Train, Field(discriminator="kind")]
+    data: Data = Data()
     run: RunSettings = RunSettings()
+
+    @model_validator(mode="after")
+    def _check(self) -> Job:
+        if self.protocol.kind == "train" and self.protocol.replicas % self.data.sets:
+            raise ValueError(
+                f"protocol.replicas is {self.protocol.replicas}; it must be a multiple of "
+                f"data.sets = {self.data.sets}"
+            )
+        return self

@@ -89,7 +89,7 @@ class Network:
             the data part is then an estimate, unbiased for rows drawn uniformly.
         """
         W, M = self.split(theta)
-        if chosen is None and data.counts is not None:
+        if chosen is None and data.counts is not None and not self.full:
             value = kernel.from_counts(
                 W, M, data.counts, float(len(data)), self.model.kappa, self._softmax,
                 self._grad_W, self._grad_M,

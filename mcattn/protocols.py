@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mcattn.ladder import Ladder
+from mcattn.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,7 @@ class Plan:
     """A whole run: its states, its stages, its replicas and how they begin.
 
     ladder : along which replicas exchange their states, or None.
+    recipe : how networks are trained, or None where patterns are sampled.
     """
 
     kind: str
@@ -75,6 +77,7 @@ class Plan:
     replicas: int
     start: str
     ladder: Ladder | None = None
+    recipe: Recipe | None = None
 
     @property
     def total_sweeps(self) -> int:
@@ -214,6 +217,50 @@ def tempering(
         keep_patterns=min(pattern_replicas, len(first)),
     )
     return Plan("tempering", states, (*pilot, stage), len(first), start, ladder)
+
+
+def train(
+    P: ArrayLike,
+    chi: float,
+    recipe: Recipe,
+    steps: int,
+    thermalize: int,
+    every: int,
+    scratch: bool,
+    replicas: int,
+    start: str,
+    pattern_replicas: int,
+) -> Plan:
+    """All members are trained at one P after the other; arguments as above.
+
+    scratch : begin anew at every P; else from where the P before it ended.
+    """
+    path = np.asarray(P, dtype=float)
+    count = len(path)
+    zeros = np.zeros(count)
+    states = States(
+        P=path,
+        chi=np.full(count, chi),
+        bias_center=zeros,
+        bias_strength=zeros,
+        branch=zeros.astype(int) if scratch else branches(path),
+        loop=zeros.astype(int),
+        thermalize=np.full(count, thermalize),
+        sweeps=np.full(count, steps),
+    )
+    stages = tuple(
+        Stage(
+            states=np.full(replicas, k),
+            thermalize=thermalize,
+            sweeps=steps,
+            every=every,
+            restart=scratch or k == 0,
+            loop=k,
+            keep_patterns=min(pattern_replicas, replicas),
+        )
+        for k in range(count)
+    )
+    return Plan("train", states, stages, replicas, start, recipe=recipe)
 
 
 def placed(states: States, ladder: Ladder | None, place: np.ndarray) -> States:

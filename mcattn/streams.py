@@ -8,7 +8,7 @@ import numpy as np
 
 from mcattn.errors import JobError
 
-_UPDATES, _START, _EXCHANGES, _TRAINING = 0, 1, 2, 3
+_UPDATES, _START, _EXCHANGES, _TRAINING, _DATA = 0, 1, 2, 3, 4
 _WORD = 2**64 - 1
 
 
@@ -41,6 +41,12 @@ def training_generator(seed: int, replica: int, loop: int) -> np.random.Generato
     """Generator of a network's start and of what its training draws."""
     key = (replica, _TRAINING, loop)
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key)))
+
+
+def data_generator(seed: int) -> np.random.Generator:
+    """Generator that draws the data set of this seed."""
+    sequence = np.random.SeedSequence(check_seed(seed), spawn_key=(0, _DATA))
+    return np.random.default_rng(sequence)
 
 
 def pcg_words(rng: np.random.Generator) -> np.ndarray:

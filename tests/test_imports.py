@@ -17,12 +17,15 @@ ORDER = (
     ("run", "status"),
     ("store", "progress", "interrupts", "walltime"),
     ("layout", "lock"),
+    ("training",),
     ("sampler",),
-    ("extend", "exchange"),
-    ("replicas", "ranks", "jobtext", "runfile", "records"),
+    ("extend", "exchange", "members"),
+    ("replicas", "ranks", "jobtext", "runfile", "records", "network", "optimisers"),
+    ("data",),
     ("jobfile", "streams", "schema", "phases", "theory", "linear_exact"),
+    ("trainjob",),
     ("protocols", "landscape", "linear_landscape"),
-    ("action", "ladder"),
+    ("action", "ladder", "recipe", "jobvalues"),
     ("model",),
     ("errors",),
 )
@@ -63,7 +66,7 @@ def test_core_imports_run_down(path):
         if room == "analysis":
             assert path.stem == "cli"
         elif room == "kernels":
-            assert path.stem in ("replicas", "exchange", "run", "doctor")
+            assert path.stem in ("replicas", "exchange", "run", "doctor", "network", "optimisers")
         elif room in RANK:
             assert RANK[room] >= RANK[path.stem], f"{path.stem} imports {room} uphill"
 
@@ -89,7 +92,7 @@ def test_analysis_never_samples(path):
         ("typer", {"cli"}),
         ("h5py", {"runfile", "layout", "store", "status", "doctor"}),
         ("numba", {"jit", "simd"}),
-        ("pydantic", {"jobfile", "jobtext"}),
+        ("pydantic", {"jobfile", "jobtext", "jobvalues", "trainjob"}),
     ],
 )
 def test_each_library_has_one_home(library, homes):
