@@ -10,15 +10,16 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from mcattn.analysis import comparison, fixed, hysteresis, series, tempering
+from mcattn.analysis import comparison, fixed, hysteresis, series, tempering, training
 from mcattn.analysis.fixed import FixedResult, StateSummary
 from mcattn.analysis.loop import NAMES, BranchPoint, HysteresisResult, Loop, Switching
 from mcattn.analysis.series import Estimate
 from mcattn.analysis.tempering import TemperingResult
+from mcattn.analysis.training import TrainedPoint, TrainingResult
 from mcattn.errors import JobError, ModelError, RunFileError
 from mcattn.runfile import open_run
 
-Result = HysteresisResult | FixedResult | TemperingResult
+Result = HysteresisResult | FixedResult | TemperingResult | TrainingResult
 
 
 def analyze_file(path: str | Path) -> Result:
@@ -36,8 +37,11 @@ def analyze_file(path: str | Path) -> Result:
         return fixed.analyze(run)
     if run.protocol == "tempering":
         return tempering.analyze(run)
+    if run.protocol == "train":
+        return training.analyze(run)
     raise RunFileError(
-        f"{path} is a {run.protocol} run; hysteresis, fixed and tempering runs can be analysed"
+        f"{path} is a {run.protocol} run; hysteresis, fixed, tempering and train runs can be "
+        "analysed"
     )
 
 
@@ -59,6 +63,10 @@ def plot_file(path: str | Path, out: str | Path) -> None:
         from mcattn.analysis import ladder_figure
 
         figure = ladder_figure.ladder_figure(result)
+    elif isinstance(result, TrainingResult):
+        from mcattn.analysis import training_figure
+
+        figure = training_figure.training_figure(result, _lines(result, result.points))
     elif isinstance(result, HysteresisResult):
         points = [point for loop in result.loops for point in loop.points]
         figure = figures.hysteresis_figure(result, _lines(result, points))
@@ -68,7 +76,8 @@ def plot_file(path: str | Path, out: str | Path) -> None:
 
 
 def _lines(
-    result: HysteresisResult | FixedResult, points: Sequence[BranchPoint | StateSummary]
+    result: HysteresisResult | FixedResult | TrainingResult,
+    points: Sequence[BranchPoint | StateSummary | TrainedPoint],
 ) -> comparison.Theory:
     """Theory over the points' range of P; nothing where they differ in something else."""
     P, chi = [point.P for point in points], {point.chi for point in points}
@@ -88,6 +97,11 @@ def json_text(result: Result) -> str:
 def print_tables(result: Result, console: Console | None = None) -> None:
     """Print the result; 0.0735(2) means 0.0735 +- 0.0002."""
     console = console or Console(highlight=False)
+    if isinstance(result, TrainingResult):
+        from mcattn.analysis import training_table
+
+        training_table.show(result, console)
+        return
     if isinstance(result, HysteresisResult):
         tables = [*(_points(result, loop) for loop in result.loops), _loops(result)]
         estimates = [point.m for loop in result.loops for point in loop.points]

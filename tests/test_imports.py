@@ -88,7 +88,7 @@ def test_analysis_never_samples(path):
     ("library", "homes"),
     [
         ("mpi4py", {"ranks"}),
-        ("matplotlib", {"figures", "ladder_figure"}),
+        ("matplotlib", {"figures", "ladder_figure", "training_figure"}),
         ("typer", {"cli"}),
         ("h5py", {"runfile", "layout", "store", "status", "doctor"}),
         ("numba", {"jit", "simd"}),
