@@ -199,10 +199,10 @@ def _carry_out(
 
     # The other ranks find the kernels compiled.
     ranks.on_root(lambda: training.compile_kernels() if plan.recipe else compile_kernels(job.model))
+    sampler = _sampler(job, plan, ranks, switch)  # may refuse its data: before any file is made
     checkpoint = ranks.on_root(open_store)
     if ranks.rank == 0:
         watch.say(_summary(job, plan))
-    sampler = _sampler(job, plan, ranks, switch)
     if checkpoint is not None:
         sampler.restore(checkpoint)
     try:

@@ -19,6 +19,7 @@ from mcattn.recipe import Recipe
 from mcattn.records import Checkpoint
 from mcattn.sampler import Sampler
 
+_MOST_COUNTS = 2**28  # 2 GB
 FRESH = 1024  # sequences that the full network is tested on: those after the last trained on
 
 
@@ -86,6 +87,12 @@ def trainer(
     """
     assert plan.recipe is not None
     positional = plan.recipe.network == "positional"
+    size = (job.model.L * job.model.V) ** 2
+    if positional and size > _MOST_COUNTS:
+        raise JobError(
+            f"L = {job.model.L} and V = {job.model.V} need {size:g} counts; training of the "
+            f"positional network takes at most {_MOST_COUNTS:g}"
+        )
     most = int(plan.states.P.max())
     tables = ranks.on_root(lambda: _tables(job, most + (0 if positional else FRESH)))
 

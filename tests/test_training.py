@@ -266,6 +266,7 @@ def test_members_are_dealt_out_to_data_sets(tmp_path):
         ({"every": 71}, "steps is 70; it must be at least every = 71"),
         ({"P": [0.3, 5]}, "P has 0.3; sequences are counted from 1"),
         ({"P": {"start": 5, "stop": 6, "points": 4}}, "same whole number"),
+        ({"P": [5, 1e9]}, "P has 1e[+]09; it must be at most 1e[+]07"),
         ({"network": "partial"}, "network is 'partial'"),
     ],
 )
@@ -277,6 +278,17 @@ def test_wrong_settings_are_refused(protocol, sentence):
 def test_members_must_share_the_data_sets_evenly():
     with pytest.raises(JobError, match=r"replicas is 3; it must be a multiple of data.sets = 2"):
         tiny.of_table(table() | {"data": {"sets": 2}})
+
+
+def test_too_few_or_too_many_data_are_said(tmp_path):
+    np.save(tmp_path / "ids.npy", data.draw(CopyModel(**MODEL), 50, 0))
+    job = table() | {"data": {"file": str(tmp_path / "ids.npy")}}
+    with pytest.raises(JobError, match=r"ids.npy holds 50 sequences; this job needs 60"):
+        run.start(*tiny.of_table(job), tmp_path / "run.h5", Serial(), run.Watch())
+    job = table() | {"model": {"L": 200, "V": 200}}
+    with pytest.raises(JobError, match=r"L = 200 and V = 200 need 1.6e\+09 counts"):
+        run.start(*tiny.of_table(job), tmp_path / "run.h5", Serial(), run.Watch())
+    assert [path.name for path in tmp_path.iterdir()] == ["ids.npy"]
 
 
 def test_a_training_run_is_not_extended(tmp_path):
