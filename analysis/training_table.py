@@ -65,7 +65,8 @@ def _cells(point: TrainedPoint, result: TrainingResult) -> dict[str, str]:
         cells["branch"] = NAMES[point.branch]
     for name in ("m", "q", "loss") if softmax else ("alpha", "beta", "loss") if both else ("beta",):
         cells[name] = _value(getattr(point.all, name))
-    cells["spread"] = f"{point.spread:.1g}" if math.isfinite(point.spread) else "-"
+    spread = point.spread if point.spread > 1e-6 else 0.0  # less is rounding; nan stays nan
+    cells["spread"] = f"{spread:.1g}" if math.isfinite(point.spread) else "-"
     if sgld:
         return cells | {"acc.": f"{point.acceptance:.2f}"}
     cells["reached"] = f"{point.reached:.0%}"
