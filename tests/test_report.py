@@ -90,7 +90,9 @@ def test_wrong_names_are_refused_before_the_work(tmp_path):
     with pytest.raises(RunFileError, match="does not exist"):
         report.plot_file("no-such-run.h5", tmp_path / "a.png")
     other = replace(known_run(rows=1)[0], protocol="ladder")
-    with pytest.raises(RunFileError, match="ladder run; hysteresis, fixed and tempering runs"):
+    with pytest.raises(
+        RunFileError, match="ladder run; hysteresis, fixed, tempering and train runs"
+    ):
         report.analyze_file(write(other, tmp_path / "run.h5"))
 
 
