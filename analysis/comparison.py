@@ -85,11 +85,14 @@ def _linear(model: CopyModel, chi: float, low: float, high: float) -> Theory:
     P = np.union1d(P, [onset] if low < onset < high else [])
     X = theory.branches(model, math.inf, P).lowest
     minimum = _curve("stable", r"minimum at $\chi = \infty$", model, P, X)
+    marks = ((r"$P_\mathrm{c}$", onset),)
+    if math.isinf(chi):
+        return Theory((minimum,), marks)
     P = np.linspace(low, high, EXACT_POINTS)
     at = linear_exact.curve(model, chi, P, EXACT_RTOL)
     columns = [np.asarray(c) for c in (at.signed_m, at.signed_alpha, at.signed_beta, at.loss)]
     exact = Curve("exact", rf"exact at $\chi$ = {chi:g}", P, *columns)
-    return Theory((minimum, exact), ((r"$P_\mathrm{c}$", onset),))
+    return Theory((minimum, exact), marks)
 
 
 def _curve(

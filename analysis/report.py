@@ -16,6 +16,7 @@ from mcattn.analysis import (
     hysteresis,
     series,
     tempering,
+    training,
     transition_table,
     umbrella,
 )
@@ -23,11 +24,12 @@ from mcattn.analysis.fixed import FixedResult, StateSummary
 from mcattn.analysis.loop import NAMES, BranchPoint, HysteresisResult, Loop, Switching
 from mcattn.analysis.series import Estimate, short
 from mcattn.analysis.tempering import TemperingResult
+from mcattn.analysis.training import TrainedPoint, TrainingResult
 from mcattn.analysis.umbrella import UmbrellaResult
 from mcattn.errors import JobError, ModelError, RunFileError
 from mcattn.runfile import open_run
 
-Result = HysteresisResult | FixedResult | TemperingResult | UmbrellaResult
+Result = HysteresisResult | FixedResult | TemperingResult | UmbrellaResult | TrainingResult
 
 
 def analyze_file(path: str | Path) -> Result:
@@ -47,9 +49,11 @@ def analyze_file(path: str | Path) -> Result:
         return tempering.analyze(run)
     if run.protocol == "umbrella":
         return umbrella.analyze(run)
+    if run.protocol == "train":
+        return training.analyze(run)
     raise RunFileError(
-        f"{path} is a {run.protocol} run; hysteresis, fixed, tempering and umbrella runs can be "
-        "analysed"
+        f"{path} is a {run.protocol} run; hysteresis, fixed, tempering, umbrella and train runs "
+        "can be analysed"
     )
 
 
@@ -75,6 +79,10 @@ def plot_file(path: str | Path, out: str | Path) -> None:
         from mcattn.analysis import profile_figure
 
         figure = profile_figure.profile_figure(result)
+    elif isinstance(result, TrainingResult):
+        from mcattn.analysis import training_figure
+
+        figure = training_figure.training_figure(result, _lines(result, result.points))
     elif isinstance(result, HysteresisResult):
         points = [point for loop in result.loops for point in loop.points]
         figure = figures.hysteresis_figure(result, _lines(result, points))
@@ -84,7 +92,8 @@ def plot_file(path: str | Path, out: str | Path) -> None:
 
 
 def _lines(
-    result: HysteresisResult | FixedResult, points: Sequence[BranchPoint | StateSummary]
+    result: HysteresisResult | FixedResult | TrainingResult,
+    points: Sequence[BranchPoint | StateSummary | TrainedPoint],
 ) -> comparison.Theory:
     """Theory over the points' range of P; nothing where they differ in something else."""
     P, chi = [point.P for point in points], {point.chi for point in points}
@@ -106,6 +115,11 @@ def print_tables(result: Result, console: Console | None = None) -> None:
     console = console or Console(highlight=False)
     if isinstance(result, UmbrellaResult):
         _print_umbrella(result, console)
+        return
+    if isinstance(result, TrainingResult):
+        from mcattn.analysis import training_table
+
+        training_table.show(result, console)
         return
     if isinstance(result, HysteresisResult):
         tables = [*(_points(result, loop) for loop in result.loops), _loops(result)]

@@ -27,6 +27,8 @@ def longer(text: str, more: int, where: str) -> str:
         raise JobError(f"--extend {more}: the number of further sweeps must be at least 1")
     table = tomllib.loads(text)
     protocol = jobtext.parse(table, where).protocol
+    if protocol.kind == "train":
+        raise JobError(f"{where} is a training run, which ends with its last P; begin another")
     if isinstance(protocol, Fixed | Tempering | Umbrella):
         table["protocol"]["sweeps"] = protocol.sweeps + more
     else:

@@ -27,6 +27,7 @@ from mcattn.jobfields import (
 from mcattn.ladder import Ladder
 from mcattn.model import CopyModel
 from mcattn.protocols import Plan
+from mcattn.trainjob import Train
 
 CONTROLS = ("P", "chi", "bias_center", "bias_strength")
 _TUNE_EXCHANGES = 20  # a pilot round with fewer knows too little of the acceptances
@@ -248,17 +249,39 @@ class RunSettings(Table):
     commit_sweeps: Count | None = None
 
 
+class Data(Table):
+    """Data sets: drawn from the model's tokens with seeds seed, seed + 1, ..., or one file."""
+
+    seed: Sweeps = 0
+    sets: Count = 1
+    file: str | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Data:
+        if self.file is not None and self.sets > 1:
+            raise ValueError(f"sets is {self.sets}; a file is one data set")
+        return self
+
+
 class Job(Table):
     """A whole job file."""
 
     model: Annotated[Any, BeforeValidator(read_model)]
-    protocol: Annotated[Hysteresis | Fixed | Tempering | Umbrella, Field(discriminator="kind")]
+    protocol: Annotated[
+        Hysteresis | Fixed | Tempering | Umbrella | Train, Field(discriminator="kind")
+    ]
+    data: Data = Data()
     run: RunSettings = RunSettings()
 
     @model_validator(mode="after")
     def _check(self) -> Job:
         if isinstance(self.protocol, Umbrella):
             self.plan()
+        if self.protocol.kind == "train" and self.protocol.replicas % self.data.sets:
+            raise ValueError(
+                f"protocol.replicas is {self.protocol.replicas}; it must be a multiple of "
+                f"data.sets = {self.data.sets}"
+            )
         return self
 
     def plan(self) -> Plan:

@@ -11,14 +11,16 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 
 from mcattn.errors import JobError
-from mcattn.jobfile import Fixed, Grid, Hysteresis, Job, RunSettings, Tempering, Umbrella
+from mcattn.jobfile import Data, Fixed, Grid, Hysteresis, Job, RunSettings, Tempering, Umbrella
 from mcattn.model import CopyModel
+from mcattn.trainjob import Train
 
 _PROTOCOLS: dict[str, type[BaseModel]] = {
     "hysteresis": Hysteresis,
     "fixed": Fixed,
     "tempering": Tempering,
     "umbrella": Umbrella,
+    "train": Train,
 }
 
 
@@ -101,6 +103,7 @@ def _check_keys(table: dict[str, Any]) -> None:
         raise JobError(f"protocol.kind is {found}; it must be one of {allowed}")
     _known("model", table["model"], list(CopyModel.__dataclass_fields__))
     _known("protocol", table["protocol"], list(_PROTOCOLS[kind].model_fields))
+    _known("data", table.get("data", {}), list(Data.model_fields))
     _known("run", table.get("run", {}), list(RunSettings.model_fields))
     for key, value in table["protocol"].items():
         if isinstance(value, dict):

@@ -40,6 +40,12 @@ class Header:
     replicas: int
     L: int
     ladder: Ladder | None = None
+    training: bool = False
+
+    @property
+    def rows(self) -> tuple[schema.Field, ...]:
+        """The datasets that grow with the run."""
+        return schema.SAMPLES + schema.PATTERNS + (schema.TRAINING if self.training else ())
 
     def shape(self, field: schema.Field) -> tuple[int, ...]:
         """Lengths of a field's axes after the first."""
@@ -53,7 +59,7 @@ class Commit:
 
     sweep: np.ndarray  # (t,)
     state: np.ndarray  # (t, r)
-    X: np.ndarray  # (t, r, 5)
+    X: np.ndarray  # (t, r, 5), in training with the columns of schema.TRAINING
     patterns: list[Pattern]
     checkpoint: Checkpoint
 
@@ -81,9 +87,11 @@ def write_part(f: h5py.File, header: Header, commit: Commit) -> None:
     """The rows and patterns of a commit, and the checkpoint that belongs to them."""
     f.attrs["level"] = 0
     columns = {"sweep": commit.sweep, "state": commit.state}
-    columns |= {name: commit.X[..., i] for i, name in enumerate(SUMS)}
-    for field in schema.SAMPLES:
-        _dataset(f, field, columns[field.name])
+    names = [*SUMS, *(field.name for field in schema.TRAINING)]
+    columns |= {name: commit.X[..., i] for i, name in enumerate(names[: commit.X.shape[2]])}
+    for field in header.rows:
+        if field.group != "patterns":
+            _dataset(f, field, columns[field.name])
     for field in schema.PATTERNS:
         values = [getattr(pattern, field.name) for pattern in commit.patterns]
         _dataset(f, field, np.array(values).reshape(len(values), *header.shape(field)))
@@ -105,6 +113,8 @@ def read_checkpoint(path: Path, states: int) -> Checkpoint:
         values = {field.name: f[field.path][:] for field in schema.RESUME}
         tables = Tables(*(values.pop(name) for name in _TABLES))
         counts = {name: values.pop(f"swaps_{name}") for name in _SWAPS}
+        nothing = np.empty((len(values["phase"]), 0))
+        values["memory"] = f[schema.MEMORY.path][:] if schema.MEMORY.path in f else nothing
         exchanged = Exchanged(
             state=values.pop("state"),
             done=int(group.attrs["exchanges"]),
@@ -118,7 +128,7 @@ def split_whole(f: h5py.File, whole: h5py.File) -> None:
     """Fill a part with what a finished run held at its last checkpoint."""
     f.attrs["level"] = WHOLE
     kept = _kept(whole)
-    for field in schema.SAMPLES + schema.PATTERNS:
+    for field in _growing(whole):
         _copy_entries(f, field, whole[field.path], kept[field.axes[0]])
     whole.copy("resume", f)
 
@@ -126,6 +136,12 @@ def split_whole(f: h5py.File, whole: h5py.File) -> None:
 def resume_range(whole: h5py.File) -> int | None:
     """Sweeps done at a finished run's last checkpoint; None if it never had one."""
     return int(whole["resume"].attrs["sweep"]) if "resume" in whole else None
+
+
+def _growing(f: h5py.File) -> list[schema.Field]:
+    """The datasets of a file that grow with its run."""
+    fields = schema.SAMPLES + schema.PATTERNS + schema.TRAINING
+    return [field for field in fields if field.path in f]
 
 
 def _kept(whole: h5py.File) -> dict[str, int]:
@@ -138,7 +154,7 @@ def join_parts(f: h5py.File, parts: list[Part], merged: Part) -> None:
     f.attrs["level"] = merged.level
     with ExitStack() as stack:
         files = [stack.enter_context(open_hdf5(part.path)) for part in parts]
-        for field in schema.SAMPLES + schema.PATTERNS:
+        for field in _growing(files[0]):
             shape = (merged.length(field), *files[0][field.path].shape[1:])
             target = f.create_dataset(field.path, shape, field.dtype, **_storage(shape))
             end = 0
@@ -152,7 +168,7 @@ def join_parts(f: h5py.File, parts: list[Part], merged: Part) -> None:
 def write_master(f: h5py.File, header: Header, parts: list[Part]) -> None:
     """A file whose datasets show the parts' datasets one after the other."""
     f.attrs.update(header.attributes, complete=False)
-    for field in schema.SAMPLES + schema.PATTERNS:
+    for field in header.rows:
         _view(f, field, parts, header.shape(field))
     count = len(header.states)
     if parts:
@@ -172,7 +188,7 @@ def copy_master(master: h5py.File, f: h5py.File, header: Header, parts: list[Par
     f.attrs.update(header.attributes, complete=True)
     if np.any(master["samples/sweep"][:] < 0):
         raise RunFileError("a part of the run cannot be read; nothing was changed")
-    for field in schema.SAMPLES + schema.PATTERNS:
+    for field in header.rows:
         _copy_entries(f, field, master[field.path], len(master[field.path]))
     for field in schema.STATES + schema.EXCHANGES:
         _dataset(f, field, master[field.path][:])
@@ -205,6 +221,8 @@ def _write_checkpoint(f: h5py.File, checkpoint: Checkpoint) -> None:
     values |= {f"swaps_{name}": getattr(exchanged, name) for name in _SWAPS}
     for field in schema.RESUME:
         group.create_dataset(field.name, data=np.asarray(values[field.name], field.dtype))
+    if checkpoint.memory.size:
+        group.create_dataset(schema.MEMORY.name, data=checkpoint.memory)
 
 
 def _write_states(f: h5py.File, header: Header, tables: Tables, exchanged: Exchanged) -> None:
@@ -255,7 +273,9 @@ def _view(f: h5py.File, field: schema.Field, parts: list[Part], shape: tuple[int
 
 def _describe(f: h5py.File) -> None:
     """Attach meanings, and name every axis through a scale in its group, as netCDF does."""
-    for field in schema.TABLE:
+    for field in schema.TABLE + schema.TRAINING:
+        if field.path not in f:
+            continue
         dataset = f[field.path]
         dataset.attrs["long_name"] = field.meaning
         dataset.attrs["units"] = "1"

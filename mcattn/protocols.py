@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mcattn.ladder import Ladder
+from mcattn.recipe import Recipe
 from mcattn.windows import Windows
 
 
@@ -69,6 +70,7 @@ class Plan:
 
     start : phase that the replicas begin in, one for all or one for each.
     ladder : along which replicas exchange their states, or None.
+    recipe : how networks are trained, or None where patterns are sampled.
     """
 
     kind: str
@@ -77,6 +79,7 @@ class Plan:
     replicas: int
     start: str | tuple[str, ...]
     ladder: Ladder | None = None
+    recipe: Recipe | None = None
 
     @property
     def total_sweeps(self) -> int:
@@ -256,6 +259,50 @@ def umbrella(
     start = tuple("copy" if m[k] > path.middle else "uniform" for k in ladder.replicas())
     plan = tempering(ladder, sweeps, thermalize, tune_sweeps, every, "", pattern_replicas)
     return replace(plan, kind="umbrella", start=start)
+
+
+def train(
+    P: ArrayLike,
+    chi: float,
+    recipe: Recipe,
+    steps: int,
+    thermalize: int,
+    every: int,
+    scratch: bool,
+    replicas: int,
+    start: str,
+    pattern_replicas: int,
+) -> Plan:
+    """All members are trained at one P after the other; arguments as above.
+
+    scratch : begin anew at every P; else from where the P before it ended.
+    """
+    path = np.asarray(P, dtype=float)
+    count = len(path)
+    zeros = np.zeros(count)
+    states = States(
+        P=path,
+        chi=np.full(count, chi),
+        bias_center=zeros,
+        bias_strength=zeros,
+        branch=zeros.astype(int) if scratch else branches(path),
+        loop=zeros.astype(int),
+        thermalize=np.full(count, thermalize),
+        sweeps=np.full(count, steps),
+    )
+    stages = tuple(
+        Stage(
+            states=np.full(replicas, k),
+            thermalize=thermalize,
+            sweeps=steps,
+            every=every,
+            restart=scratch or k == 0,
+            loop=k,
+            keep_patterns=min(pattern_replicas, replicas),
+        )
+        for k in range(count)
+    )
+    return Plan("train", states, stages, replicas, start, recipe=recipe)
 
 
 def placed(states: States, ladder: Ladder | None, place: np.ndarray) -> States:

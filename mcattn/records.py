@@ -29,7 +29,7 @@ class Block:
     """What one block of sweeps yields on this rank."""
 
     sweep: np.ndarray  # (t,) sweeps done when each row was taken
-    X: np.ndarray  # (t, r, 5)
+    X: np.ndarray  # (t, r, 5), or more columns: see schema.TRAINING
     state: np.ndarray  # (r,) in which the rows were taken
     patterns: list[Pattern]
 
@@ -109,3 +109,4 @@ class Checkpoint:
     switched: np.ndarray  # (r,)
     scores: np.ndarray  # (r, a, b)
     words: np.ndarray  # (r, 4)
+    memory: np.ndarray  # (r, numbers): weights and moments in training, else none

@@ -35,11 +35,6 @@ def visit_order(L: int) -> np.ndarray:
     return np.array(order, dtype=np.int64)
 
 
-def default_step(model: CopyModel, chi: float) -> float:
-    """Half-width of the proposal before any tuning: 2.5 widths of the score prior."""
-    return 2.5 * math.sqrt(model.g_s / chi)
-
-
 def couplings(
     model: CopyModel,
     P: np.ndarray,
@@ -91,6 +86,10 @@ class Replicas:
     @property
     def updates_per_sweep(self) -> int:
         return self.model.L * len(self._visits)
+
+    def default_step(self, chi: float) -> float:
+        """Half-width of the proposal before any tuning: 2.5 widths of the score prior."""
+        return 2.5 * math.sqrt(self.model.g_s / chi)
 
     def start(self, phase: ArrayLike, chi: np.ndarray, loop: int = 0) -> None:
         """Begin afresh: prior noise around the uniform or the copy pattern, new streams.
@@ -216,8 +215,14 @@ class Replicas:
         """State of every replica's random stream, shape (r, 4) uint64."""
         return np.ascontiguousarray(self._stream.T[: self.count]).view(np.uint64)
 
-    def restore(self, scores: np.ndarray, words: np.ndarray) -> None:
-        """Continue from stored scores (r, a, b) and stream states (r, 4)."""
+    def memory(self) -> np.ndarray:
+        """What a replica holds besides scores and stream, shape (r, numbers): nothing."""
+        return np.empty((self.count, 0))
+
+    def restore(
+        self, scores: np.ndarray, words: np.ndarray, memory: np.ndarray | None = None
+    ) -> None:
+        """Continue from stored scores (r, a, b), stream states (r, 4) and memory, if any."""
         S = np.zeros((self._lanes, self.model.L, self.model.L))
         padded = np.ones((self._lanes, stream.WORDS), dtype=np.uint64)
         S[: self.count], padded[: self.count] = scores, words

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mcattn import extend, jobtext, schema, theory
+from mcattn import extend, jobtext, schema, theory, training
 from mcattn.errors import RunFileError
 from mcattn.jobfile import Job, RunSettings
 from mcattn.layout import Commit, Header
@@ -69,7 +69,7 @@ def start(job: Job, text: str, path: Path, ranks: Serial, watch: Watch) -> Outco
     LaunchError : there are more ranks than blocks of replicas.
     """
     plan = job.plan()
-    share(plan.replicas, LANES, ranks.rank, ranks.size)
+    _shared(plan, ranks)
     path = _target(path)
     if ranks.on_root(lambda: _finished_already(path, text)):
         return Outcome(plan.total_sweeps, plan.total_sweeps, nothing_done=True)
@@ -88,7 +88,7 @@ def resume(path: Path, ranks: Serial, watch: Watch, more: int | None = None) -> 
         text = extend.longer(text, more, str(path))
     job = jobtext.parse_text(text, str(path))
     plan = job.plan()
-    share(plan.replicas, LANES, ranks.rank, ranks.size)
+    _shared(plan, ranks)
     if attributes["complete"] and more is None:
         ranks.on_root(lambda: remove_leftovers(path))
         return Outcome(plan.total_sweeps, plan.total_sweeps, nothing_done=True)
@@ -181,7 +181,8 @@ def _header(job: Job, text: str, plan: Plan, switch: tuple[float, float] | None)
         "planned_sweeps": plan.total_sweeps,
         "versions": json.dumps(versions()),
     }
-    return Header(attributes, plan.states, plan.replicas, job.model.L, plan.ladder)
+    training = plan.recipe is not None
+    return Header(attributes, plan.states, plan.replicas, job.model.L, plan.ladder, training)
 
 
 def _carry_out(
@@ -190,18 +191,18 @@ def _carry_out(
     """Sample what is left of the job; `held` is the job that `path` holds by now."""
     plan = job.plan()
     switch = _switch_thresholds(job, plan)
-    first, count = share(plan.replicas, LANES, ranks.rank, ranks.size)
     stores: list[Store] = []  # filled on rank 0 only: a store holds a lock and cannot be sent
 
     def open_store() -> Checkpoint | None:
         stores.append(Store(path, _header(job, text, plan, switch), held))
         return stores[0].latest()
 
-    ranks.on_root(lambda: compile_kernels(job.model))  # the other ranks find them compiled
+    # The other ranks find the kernels compiled.
+    ranks.on_root(lambda: training.compile_kernels() if plan.recipe else compile_kernels(job.model))
+    sampler = _sampler(job, plan, ranks, switch)  # may refuse its data: before any file is made
     checkpoint = ranks.on_root(open_store)
     if ranks.rank == 0:
         watch.say(_summary(job, plan))
-    sampler = Sampler(plan, job.model, job.run.seed, ranks, first, count, switch)
     if checkpoint is not None:
         sampler.restore(checkpoint)
     try:
@@ -212,6 +213,19 @@ def _carry_out(
         for store in stores:
             store.close()
     return Outcome(sampler.sweep, plan.total_sweeps)
+
+
+def _shared(plan: Plan, ranks: Serial) -> tuple[int, int]:
+    """First replica and number of replicas of this rank; trained networks move one by one."""
+    block = 1 if plan.recipe else LANES
+    return share(plan.replicas, block, ranks.rank, ranks.size)
+
+
+def _sampler(job: Job, plan: Plan, ranks: Serial, switch: tuple[float, float] | None) -> Sampler:
+    first, count = _shared(plan, ranks)
+    if plan.recipe:
+        return training.trainer(job, plan, ranks, first, count, switch)
+    return Sampler(plan, job.model, job.run.seed, ranks, first, count, switch)
 
 
 def _loop(
@@ -268,6 +282,7 @@ def _gather(sampler: Sampler, blocks: list[Block], ranks: Serial) -> Commit | No
     patterns = ranks.gather_lists([pattern for block in blocks for pattern in block.patterns])
     scores = ranks.gather(sampler.replicas.scores())
     words = ranks.gather(sampler.replicas.stream_words())
+    memory = ranks.gather(sampler.replicas.memory())
     phase = ranks.gather(sampler.phase)
     switched = ranks.gather(sampler.switched)
     counts = ranks.sum(np.stack([tables.attempted, tables.accepted]))
@@ -277,6 +292,7 @@ def _gather(sampler: Sampler, blocks: list[Block], ranks: Serial) -> Commit | No
     assert state is not None
     assert scores is not None
     assert words is not None
+    assert memory is not None
     assert phase is not None
     assert switched is not None
     return Commit(
@@ -294,5 +310,6 @@ def _gather(sampler: Sampler, blocks: list[Block], ranks: Serial) -> Commit | No
             switched=switched,
             scores=scores,
             words=words,
+            memory=memory,
         ),
     )

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,8 @@ _TRIES, _PAUSE = 20, 0.05
 class Run:
     """The content of a run file, finished or not. Axes: t time, r replica, k state, p pattern.
 
-    `states`, `patterns` and `exchanges` hold one array for each name of schema.STATES,
-    schema.PATTERNS and schema.EXCHANGES.
+    `states`, `patterns`, `exchanges` and `training` hold one array for each name of
+    schema.STATES, schema.PATTERNS, schema.EXCHANGES and schema.TRAINING.
     """
 
     path: Path
@@ -44,6 +44,7 @@ class Run:
     states: dict[str, np.ndarray]  # each (k,)
     patterns: dict[str, np.ndarray]  # each (p, ...)
     exchanges: dict[str, np.ndarray]  # empty arrays but in a tempering run
+    training: dict[str, np.ndarray] = field(default_factory=dict)  # (t, r); a training run's
 
     @property
     def replicas(self) -> int:
@@ -80,7 +81,7 @@ def _has_holes(run: Run) -> bool:
     """Whether rows were read as fill values, as those of a missing part are."""
     whole = (run.sweep, run.state, run.patterns["sweep"], run.patterns["state"])
     return any((a == -1).any() for a in whole) or any(
-        np.isnan(a).any() for a in (run.X, run.patterns["scores"])
+        np.isnan(a).any() for a in (run.X, run.patterns["scores"], *run.training.values())
     )
 
 
@@ -122,7 +123,7 @@ def check_format(f: h5py.File, path: Path) -> None:
 
 
 def _read(f: h5py.File, path: Path) -> Run:
-    missing = [field.path for field in schema.TABLE if field.path not in f]
+    missing = [entry.path for entry in schema.TABLE if entry.path not in f]
     if missing:
         raise RunFileError(f"{path} is damaged: it lacks {', '.join(missing)}")
     switch = f.attrs["switch"]
@@ -139,9 +140,10 @@ def _read(f: h5py.File, path: Path) -> Run:
         sweep=f["samples/sweep"][:],
         state=f["samples/state"][:],
         X=np.stack([f[f"samples/{name}"][:] for name in SUMS], axis=-1),
-        states={field.name: f[field.path][:] for field in schema.STATES},
-        patterns={field.name: f[field.path][:] for field in schema.PATTERNS},
-        exchanges={field.name: f[field.path][:] for field in schema.EXCHANGES},
+        states={entry.name: f[entry.path][:] for entry in schema.STATES},
+        patterns={entry.name: f[entry.path][:] for entry in schema.PATTERNS},
+        exchanges={entry.name: f[entry.path][:] for entry in schema.EXCHANGES},
+        training={entry.name: f[entry.path][:] for entry in schema.TRAINING if entry.path in f},
     )
 
 

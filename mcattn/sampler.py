@@ -8,7 +8,7 @@ Axes: t row, r replica of this rank, k state.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from mcattn.model import CopyModel, positive
 from mcattn.protocols import Plan, Stage, fixed, placed
 from mcattn.ranks import Serial
 from mcattn.records import Block, Checkpoint, Exchanged, Pattern, Tables
-from mcattn.replicas import STARTS, Replicas, couplings, default_step
+from mcattn.replicas import STARTS, Replicas, couplings
 
 BLOCK = 32
 # Chosen by effective samples per second: within 10 % of the best step for m, q and |S|^2 in
@@ -36,7 +36,10 @@ class Sampler:
     ----------
     switch : thresholds (low, high) in m between the phases, or None where there is one phase.
     first, count : the replicas of this rank.
+    replicas : what is advanced, if it is not patterns; see mcattn.training.
     """
+
+    target_acceptance = TARGET_ACCEPTANCE
 
     def __init__(
         self,
@@ -47,10 +50,11 @@ class Sampler:
         first: int,
         count: int,
         switch: tuple[float, float] | None,
+        replicas: Any = None,
     ) -> None:
         self.plan, self.model, self._ranks, self._switch = plan, model, ranks, switch
         self._mine = slice(first, first + count)
-        self.replicas = Replicas(model, seed, first, count)
+        self.replicas = replicas or Replicas(model, seed, first, count)
         self.states = plan.states  # as tuning has placed them
         self.tables = Tables.empty(len(plan.states))
         self.exchanged = Exchanged.nothing(plan.stages[0].states, len(plan.states), plan.ladder)
@@ -119,7 +123,8 @@ class Sampler:
             self.tables = zeros
         self.phase = checkpoint.phase[self._mine].copy()
         self.switched = checkpoint.switched[self._mine].copy()
-        self.replicas.restore(checkpoint.scores[self._mine], checkpoint.words[self._mine])
+        own = (checkpoint.scores, checkpoint.words, checkpoint.memory)
+        self.replicas.restore(*(values[self._mine] for values in own))
         if not self.finished and self.done:
             self._set_states()
 
@@ -146,7 +151,7 @@ class Sampler:
             if np.isnan(step[k]):
                 earlier = None if stage.restart else self.plan.stages[self.stage - 1].states[0]
                 chi = self.states.chi[k]
-                step[k] = default_step(self.model, chi) if earlier is None else step[earlier]
+                step[k] = self.replicas.default_step(chi) if earlier is None else step[earlier]
         self._set_states()
 
     def _set_states(self) -> None:
@@ -193,7 +198,7 @@ class Sampler:
         attempted, accepted = self._ranks.sum(self._by_state(sweeps, accepted))
         k = np.flatnonzero(attempted)
         rate = accepted[k] / attempted[k]
-        self.tables.step[k] *= np.exp(_TUNING_GAIN * (rate - TARGET_ACCEPTANCE))
+        self.tables.step[k] *= np.exp(_TUNING_GAIN * (rate - self.target_acceptance))
         self._set_states()
 
     def _count(self, sweeps: int, accepted: np.ndarray, drift: np.ndarray) -> None:

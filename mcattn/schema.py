@@ -69,6 +69,21 @@ EXCHANGES = (
     Field("exchanges", "chance", (LADDER, PAIR), "f8", "sum of their acceptance probabilities"),
     Field("exchanges", "place", (STATE,), "f8", "where on the ladder's path; n is its n-th point"),
 )
+# Only in training runs.
+TRAINING = (
+    Field("training", "H", (TIME, REPLICA), "f8", "loss with weight decay, on the training data"),
+    Field("training", "loss", (TIME, REPLICA), "f8", "test loss per position, on fresh data"),
+    Field(
+        "training",
+        "share",
+        (TIME, REPLICA),
+        "f8",
+        "share of the squared scores' weights that acts on positions alone",
+    ),
+)
+MEMORY = Field(
+    "resume", "memory", (REPLICA, "number"), "f8", "weights, then Adam's moments (training only)"
+)
 TABLE = SAMPLES + STATES + PATTERNS + EXCHANGES
 RESUME = (
     Field("resume", "phase", (REPLICA,), "i1", "phase of the replica, as its last switch left it"),
@@ -93,7 +108,7 @@ ATTRIBUTES = {
     "format_version": "version of this layout",
     "job": "the job file as TOML text, with command-line settings merged in",
     "model": "the CopyModel as JSON",
-    "protocol": "kind of the protocol: hysteresis, fixed, tempering or umbrella",
+    "protocol": "kind of the protocol: hysteresis, fixed, tempering, umbrella or train",
     "seed": "seed of every random stream of the run",
     "switch": "(low, high): a replica turns to copy above high in m, back to uniform below low",
     "planned_sweeps": "sweeps of every replica in the whole job",

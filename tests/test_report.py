@@ -90,7 +90,8 @@ def test_wrong_names_are_refused_before_the_work(tmp_path):
     with pytest.raises(RunFileError, match="does not exist"):
         report.plot_file("no-such-run.h5", tmp_path / "a.png")
     other = replace(known_run(rows=1)[0], protocol="ladder")
-    with pytest.raises(RunFileError, match="ladder run; hysteresis, fixed, tempering and umbrella"):
+    said = "ladder run; hysteresis, fixed, tempering, umbrella and train"
+    with pytest.raises(RunFileError, match=said):
         report.analyze_file(write(other, tmp_path / "run.h5"))
 
 

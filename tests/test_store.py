@@ -58,7 +58,8 @@ def test_the_documented_layout_is_the_schema():
     text = (ROOT / "docs" / "file-format.md").read_text()
     rows = re.findall(r"^\| `/([^`]+)` \| \(([^)]*)\) \| (\w+) \| (.+) \|$", text, re.MULTILINE)
     expected = [
-        (f.path, ", ".join(f.axes), f.dtype, f.meaning) for f in schema.TABLE + schema.RESUME
+        (f.path, ", ".join(f.axes), f.dtype, f.meaning)
+        for f in (*schema.TABLE, *schema.TRAINING, *schema.RESUME, schema.MEMORY)
     ]
     assert rows == expected
     attributes = re.findall(r"^\| `(\w+)` \| (.+) \|$", text, re.MULTILINE)
