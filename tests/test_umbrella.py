@@ -116,7 +116,7 @@ def test_one_phase_with_everything_given_is_sampled():
 
 def test_a_run_does_not_depend_on_ranks_and_stops(tmp_path):
     """One process, two ranks, and a stop in the pilot with a resume: the same file."""
-    table = {"model": {"L": 12}, "protocol": SMALL, "run": {"seed": 4, "commit_seconds": 1e-3}}
+    table = {"model": {"L": 12}, "protocol": SMALL, "run": {"seed": 4, "commit_seconds": 0.05}}
     checked, text = tiny.of_table(table)
     path = tmp_path / "job.toml"
     path.write_text(text)
