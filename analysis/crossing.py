@@ -24,6 +24,7 @@ from mcattn.runfile import Run
 STEP = 1e-4  # relative, of the difference quotient in P
 LEAST_POINTS = 3
 LEAST_REPLICAS = 4
+SHARE = 0.5  # of the replicas must keep to their phases: the last to leave are a selection
 
 
 @dataclass(frozen=True)
@@ -125,9 +126,10 @@ def _stretch(
     order = common[np.argsort(np.abs(common - anchor), kind="stable")]
     chosen: list[float] = []
     kept = np.arange(len(up[order[0]]))
+    everyone = kept.size
     for P in order:
         good = np.isfinite(up[P][kept]) & np.isfinite(down[P][kept])
-        if good.sum() < LEAST_REPLICAS:
+        if good.sum() < max(LEAST_REPLICAS, SHARE * everyone):
             break
         kept = kept[good]
         chosen.append(float(P))
