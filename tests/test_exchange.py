@@ -1,5 +1,9 @@
 """Exchanges of states: the decision, its counts, and whole tempering runs on several ranks."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import exact
 import numpy as np
 import pytest
@@ -115,6 +119,16 @@ def test_states_stay_a_permutation_for_long():
     for _ in range(100_000):
         exchanger.exchange(X, table, now)
         assert (np.sort(now.state.reshape(2, 9), axis=1) == np.arange(9)).all()
+
+
+@pytest.mark.parametrize("rounds", [1000, pytest.param(100_000, marks=pytest.mark.long)])
+def test_four_ranks_agree_on_a_permutation_in_every_round(rounds):
+    script = Path(__file__).with_name("exchange_ranks.py")
+    words = [str(tiny.MPIEXEC), "-n", "4", sys.executable, str(script), str(rounds)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=1500)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert f"{rounds} rounds on 4 ranks" in done.stdout
+    assert int(done.stdout.split()[5]) > rounds  # replicas did move
 
 
 def test_groups_cover_every_pair_of_neighbours_once():
