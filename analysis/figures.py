@@ -23,6 +23,7 @@ from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 
 from mcattn.analysis.comparison import NOTHING, Theory
+from mcattn.analysis.facts import RunFacts
 from mcattn.analysis.fixed import FixedResult, StateSummary
 from mcattn.analysis.loop import DOWN, NAMES, UP, BranchPoint, HysteresisResult, Loop
 from mcattn.analysis.tempering import TemperingResult
@@ -166,6 +167,18 @@ def caption(result: Result | TemperingResult) -> str:
         f"{model.attention} attention, $L$ = {model.L}, $V$ = {model.V}, "
         rf"$\kappa$ = {model.kappa:g}, $g_s$ = {model.g_s:g}, $g_w$ = {model.g_w:g}{chi}{tokens}"
         f"\n{size}{stopped}, seed {result.seed}, "
+        f"mcattn {result.versions.get('mcattn', 'of unknown version')}"
+    )
+
+
+def view_caption(result: RunFacts) -> str:
+    """One line that says which run a part of a view comes from."""
+    model = result.model
+    return (
+        f"{model.attention}: $L$ = {model.L}, $V$ = {model.V}, $\\kappa$ = {model.kappa:g}, "
+        f"$g_s$ = {model.g_s:g}, $g_w$ = {model.g_w:g}, $\\chi$ = {result.chi:g}; "
+        f"{result.replicas} replicas, seed {result.seed}"
+        f"{'' if result.complete else ', unfinished'}, "
         f"mcattn {result.versions.get('mcattn', 'of unknown version')}"
     )
 

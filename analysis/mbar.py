@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.sparse.csgraph import minimum_spanning_tree
 
 from mcattn import action
 from mcattn.analysis import fixed
@@ -172,17 +173,11 @@ def weakest(overlap: np.ndarray) -> tuple[int, int, float]:
     The link whose loss would cut the states in two: the smallest edge of the spanning tree of
     largest overlaps.
     """
-    strength = np.minimum(overlap, overlap.T)
-    count = len(strength)
-    joined, outside = [0], list(range(1, count))
-    worst = (0, 0, math.inf)
-    while outside:
-        links = strength[np.ix_(joined, outside)]
-        i, j = np.unravel_index(links.argmax(), links.shape)
-        if links[i, j] < worst[2]:
-            worst = (joined[i], outside[j], float(links[i, j]))
-        joined.append(outside.pop(int(j)))
-    return worst
+    # Counted from 2, so that no link has the zero that csgraph takes for a missing one.
+    tree = minimum_spanning_tree(2 - np.minimum(overlap, overlap.T)).tocoo()
+    i = int(tree.data.argmax())
+    low, high = sorted((int(tree.row[i]), int(tree.col[i])))
+    return low, high, float(2 - tree.data[i])
 
 
 def _columns(run: Run, count: int) -> np.ndarray:

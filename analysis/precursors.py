@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mcattn import coexistence, linear_stages, phases, theory
 from mcattn.analysis import fixed, series
+from mcattn.analysis.facts import RunFacts, facts
 from mcattn.analysis.series import NAN, Estimate, short
 from mcattn.errors import ModelError, RunFileError
 from mcattn.model import CopyModel
@@ -53,16 +53,9 @@ class Approach:
 
 
 @dataclass(frozen=True)
-class PrecursorsResult:
+class PrecursorsResult(RunFacts):
     """States in the order of P; `transition` is P_t and `source` what it rests on."""
 
-    path: Path
-    model: CopyModel
-    chi: float
-    seed: int
-    replicas: int
-    complete: bool
-    versions: dict[str, str]
     order_parameter: str
     transition: float
     source: str
@@ -120,13 +113,7 @@ def analyze(run: Run) -> PrecursorsResult:
             "transition is: there is no approach to look at"
         )
     return PrecursorsResult(
-        path=run.path,
-        model=run.model,
-        chi=chi,
-        seed=run.seed,
-        replicas=run.replicas // len(order),
-        complete=run.complete,
-        versions=run.versions,
+        **vars(facts(run, chi, run.replicas // len(order))),
         order_parameter=ORDER[run.model.attention],
         transition=transition,
         source=source,
@@ -212,10 +199,11 @@ def _warnings(run: Run, states: Sequence[Approach]) -> list[str]:
     gone = [f"{state.P:g}" for state in states if state.switched > 0]
     if gone:
         found.append(f"left out, since replicas went over to copying there: P = {', '.join(gone)}")
-    coarse = [f"{s.P:g}" for s in states if s.time.value < 2 * (run.sweep[1] - run.sweep[0])]
-    if coarse and run.sweep.size > 1:
+    every = run.sweep[1] - run.sweep[0] if run.sweep.size > 1 else 1
+    coarse = [f"{s.P:g}" for s in states if s.time.value < 2 * every] if every > 1 else []
+    if coarse:
         found.append(
-            "autocorrelation times near one row are upper bounds; store rows more often: P = "
-            + ", ".join(coarse)
+            "autocorrelation times near the distance of rows are upper bounds; store rows more "
+            f"often (every = {every}): P = {', '.join(coarse)}"
         )
     return found

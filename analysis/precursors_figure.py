@@ -8,7 +8,7 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from mcattn.analysis.figures import BLUE, COLORS, MARKERS, STYLE, VERMILION
+from mcattn.analysis.figures import BLUE, COLORS, MARKERS, STYLE, VERMILION, view_caption
 from mcattn.analysis.precursors import PrecursorsResult
 
 _COLOR = {"softmax": BLUE, "linear": VERMILION}
@@ -50,7 +50,9 @@ def precursors_figure(results: Sequence[PrecursorsResult]) -> Figure:
         figure.align_ylabels(axes)
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncols=2)
-        figure.supxlabel("\n".join(map(_caption, results)), fontsize=5.5, color="#555555")
+        figure.supxlabel(
+            "\n".join(_caption(result) for result in results), fontsize=5.5, color="#555555"
+        )
     return figure
 
 
@@ -59,10 +61,4 @@ def _symbol(result: PrecursorsResult) -> str:
 
 
 def _caption(result: PrecursorsResult) -> str:
-    model = result.model
-    return (
-        f"{model.attention}: $L$ = {model.L}, $V$ = {model.V}, $\\kappa$ = {model.kappa:g}, "
-        f"$g_s$ = {model.g_s:g}, $g_w$ = {model.g_w:g}, $\\chi$ = {result.chi:g}, "
-        f"$P_\\mathrm{{t}}$ = {result.transition:.4g}; seed {result.seed}, "
-        f"mcattn {result.versions.get('mcattn', 'of unknown version')}"
-    )
+    return f"{view_caption(result)}, $P_\\mathrm{{t}}$ = {result.transition:.4g}"

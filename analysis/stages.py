@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from scipy.interpolate import PchipInterpolator
 
 from mcattn import linear_stages
 from mcattn.analysis import fixed, hysteresis, series
+from mcattn.analysis.facts import RunFacts, facts
 from mcattn.analysis.loop import UP, BranchPoint
 from mcattn.analysis.series import NAN, Estimate
 from mcattn.errors import ModelError, RunFileError, TooFewSamplesError
@@ -44,16 +44,9 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class StagesResult:
+class StagesResult(RunFacts):
     """The points of the way up, k of them, and where stages begin."""
 
-    path: Path
-    model: CopyModel
-    chi: float
-    seed: int
-    replicas: int
-    complete: bool
-    versions: dict[str, str]
     points: tuple[BranchPoint, ...]
     stages: tuple[Stage, ...]
     jump: dict[str, tuple[Estimate, Estimate]]
@@ -85,13 +78,7 @@ def analyze(run: Run) -> StagesResult:
         )
     softmax = run.model.attention == "softmax"
     return StagesResult(
-        path=run.path,
-        model=run.model,
-        chi=whole.chi,
-        seed=run.seed,
-        replicas=run.replicas,
-        complete=run.complete,
-        versions=run.versions,
+        **vars(facts(run, whole.chi, run.replicas)),
         points=points,
         stages=(_jump(whole),) if softmax else _continuous(run, whole.chi, loop.index, points),
         jump=_sides(points) if softmax else {},
@@ -187,11 +174,3 @@ def _exact(mark: Callable[[CopyModel, float], float], model: CopyModel, chi: flo
         return mark(model, chi)
     except ModelError:
         return NAN
-
-
-def lines(result: StagesResult) -> Any:
-    """Theory over the run's range of P, to be drawn behind it."""
-    from mcattn.analysis import comparison
-
-    P = [point.P for point in result.points]
-    return comparison.lines(result.model, result.chi, min(P), max(P))

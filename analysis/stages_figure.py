@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from mcattn.analysis.comparison import Theory
-from mcattn.analysis.figures import BLACK, DASHES, LINE, QUANTITY_COLOR, STYLE
+from mcattn.analysis.figures import BLACK, DASHES, LINE, QUANTITY_COLOR, STYLE, view_caption
 from mcattn.analysis.series import short
 from mcattn.analysis.stages import Stage, StagesResult
 
@@ -43,7 +43,7 @@ def stages_figure(results: Sequence[StagesResult], theories: Sequence[Theory]) -
         labels = [r"uniform weight $\alpha$", r"copy weight $\beta$"]
         labels += [_WORDS[kind] for kind in kinds]
         figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
-        figure.supxlabel("\n".join(map(_caption, results)), fontsize=5.5, color="#555555")
+        figure.supxlabel("\n".join(map(view_caption, results)), fontsize=5.5, color="#555555")
     return figure
 
 
@@ -92,14 +92,3 @@ def _label(axes: Axes, stage: Stage) -> None:
 
 def _swatch(name: str) -> Line2D:
     return Line2D([], [], color=QUANTITY_COLOR[name], lw=3)
-
-
-def _caption(result: StagesResult) -> str:
-    model = result.model
-    return (
-        f"{model.attention}: $L$ = {model.L}, $V$ = {model.V}, $\\kappa$ = {model.kappa:g}, "
-        f"$g_s$ = {model.g_s:g}, $g_w$ = {model.g_w:g}, $\\chi$ = {result.chi:g}; "
-        f"{result.replicas} replicas, seed {result.seed}"
-        f"{'' if result.complete else ', unfinished'}, "
-        f"mcattn {result.versions.get('mcattn', 'of unknown version')}"
-    )

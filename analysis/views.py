@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from mcattn.analysis import precursors, routes, stages
+from mcattn.analysis import comparison, precursors, routes, stages
 from mcattn.analysis.precursors import PrecursorsResult
 from mcattn.analysis.routes import RoutesResult
 from mcattn.analysis.series import CONSTANT, Estimate, short
@@ -149,7 +149,11 @@ def _power(result: PrecursorsResult, name: str) -> int:
 def _draw_stages(results: list[StagesResult]) -> Any:
     from mcattn.analysis import stages_figure
 
-    return stages_figure.stages_figure(results, [stages.lines(result) for result in results])
+    theories = []
+    for result in results:
+        P = [point.P for point in result.points]
+        theories.append(comparison.lines(result.model, result.chi, min(P), max(P)))
+    return stages_figure.stages_figure(results, theories)
 
 
 def _draw_precursors(results: list[PrecursorsResult]) -> Any:

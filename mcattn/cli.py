@@ -167,15 +167,17 @@ def analyze(paths: RunFiles, view: ViewName = None, as_json: AsJson = False) -> 
 
     For instance: mcattn analyze --view precursors softmax.h5 linear.h5
     """
-    from mcattn.analysis import report, views
-
     if view is None:
+        from mcattn.analysis import report
+
         result = report.analyze_file(_single(paths))
         if as_json:
             print(report.json_text(result))
         else:
             report.print_tables(result)
         return
+    from mcattn.analysis import views
+
     results = views.read(paths, view)
     if as_json:
         print(views.json_text(results))
@@ -198,13 +200,15 @@ def plot(
     ] = None,
 ) -> None:
     """Draw a run's figure, or a view's; for a hysteresis run the loop, with the theory on it."""
-    from mcattn.analysis import report, views
-
     if view is None:
+        from mcattn.analysis import report
+
         path = _single(paths)
         figure = output or Path(str(path).removesuffix(path.suffix) + ".png")
         report.plot_file(path, figure)
     else:
+        from mcattn.analysis import views
+
         figure = output or paths[0].with_name(f"{view}.png")
         views.plot(paths, view, figure)
     print(figure)

@@ -54,7 +54,7 @@ class Sampler:
     ) -> None:
         self.plan, self.model, self._ranks, self._switch = plan, model, ranks, switch
         self._mine = slice(first, first + count)
-        self.replicas = replicas or Replicas(model, seed, first, count)
+        self.replicas = Replicas(model, seed, first, count) if replicas is None else replicas
         self.states = plan.states  # as tuning has placed them
         self.tables = Tables.empty(len(plan.states))
         self.exchanged = Exchanged.nothing(plan.stages[0].states, len(plan.states), plan.ladder)
