@@ -173,11 +173,12 @@ def weakest(overlap: np.ndarray) -> tuple[int, int, float]:
     The link whose loss would cut the states in two: the smallest edge of the spanning tree of
     largest overlaps.
     """
-    # Counted from 2, so that no link has the zero that csgraph takes for a missing one.
-    tree = minimum_spanning_tree(2 - np.minimum(overlap, overlap.T)).tocoo()
+    strength = np.minimum(overlap, overlap.T)
+    # Lengths above zero, which csgraph takes for a missing link; in logs, so that no two tie.
+    tree = minimum_spanning_tree(1 - np.log(np.clip(strength, 1e-300, 1))).tocoo()
     i = int(tree.data.argmax())
     low, high = sorted((int(tree.row[i]), int(tree.col[i])))
-    return low, high, float(2 - tree.data[i])
+    return low, high, float(strength[low, high])
 
 
 def _columns(run: Run, count: int) -> np.ndarray:
