@@ -29,6 +29,7 @@ ORDER = (
     ("streams", "schema", "phases", "theory", "linear_exact"),
     ("landscape", "linear_landscape"),
     ("action", "ladder", "rows", "recipe"),
+    ("counts",),
     ("model",),
     ("errors",),
 )
