@@ -50,7 +50,7 @@ def scan(pool: Pool, chi: float) -> tuple[tuple[float, Wells] | str, tuple[float
     """P of about equal height and the wells there, or in words why there are none; the reach."""
     every = -(-len(pool.X) // SCAN)
     pool = replace(pool, X=pool.X[::every], ln_mixture=pool.ln_mixture[::every])
-    into = profile.bins(pool.X[:, 0], profile.BINS // 2)
+    into = profile.bins(pool.u, profile.BINS // 2)
     here = pool.states.chi == chi
     start = float(np.median(pool.states.P[here] if here.any() else pool.states.P))
     step = 1 / _contrast(pool, chi, start)
@@ -58,7 +58,7 @@ def scan(pool: Pool, chi: float) -> tuple[tuple[float, Wells] | str, tuple[float
     for P in (*start + step * np.arange(STEPS), *start - step * np.arange(1, STEPS)):
         if P <= 0:
             break
-        weights = _weights(pool, chi, P)
+        weights = pool.weights(P, chi)
         if mbar.effective(weights) * every < profile.REACH:
             continue
         phi = into.phi(weights)
@@ -84,9 +84,9 @@ def scan(pool: Pool, chi: float) -> tuple[tuple[float, Wells] | str, tuple[float
 
 def reader_at(pool: Pool, chi: float, P: float) -> Reader | None:
     """How to read off the phases at a P where both show; None where they do not."""
-    m = pool.X[:, 0]
+    m = pool.u
     into = profile.bins(m)
-    weights = _weights(pool, chi, P)
+    weights = pool.weights(P, chi)
     phi = into.phi(weights)
     pair = profile.wells(phi, into.noise(weights))
     if pair is None:
@@ -114,7 +114,7 @@ def centre(pool: Pool, chi: float, P: float, reader: Reader) -> np.ndarray:
 
 def influence(pool: Pool, chi: float, P: float, reader: Reader) -> np.ndarray:
     """Influence of every sample on the ln of the weights' ratio, shape (n,)."""
-    direct = _weights(pool, chi, P)
+    direct = pool.weights(P, chi)
     direct[: reader.split] /= -direct[: reader.split].sum()
     direct[reader.split :] /= direct[reader.split :].sum()
     return resample.influence(pool, direct, -(pool.shares @ direct))
@@ -122,18 +122,18 @@ def influence(pool: Pool, chi: float, P: float, reader: Reader) -> np.ndarray:
 
 def read(pool: Pool, chi: float, P: float, reader: Reader) -> np.ndarray:
     """What the reader reads at P from the whole, shape (6,)."""
-    return reader.read(pool.X[:, 0], _weights(pool, chi, P)[None])[0]
+    return reader.read(pool.u, pool.weights(P, chi)[None])[0]
 
 
 def drawn(pool: Pool, draws: Draws, chi: float, P: np.ndarray, reader: Reader) -> np.ndarray:
     """What the reader reads at every P in every draw, shape (b, j, 6)."""
     middle = P[len(P) // 2]
-    base = _weights(pool, chi, middle)
+    base = pool.weights(middle, chi)
     ratio = [np.exp(pool.ln_weights(x, chi) - pool.ln_weights(middle, chi)) for x in P]
     out = []
     for part in draws.chunks():
         weights = draws.weights(base, part)
-        out.append(np.stack([reader.read(pool.X[:, 0], weights * r) for r in ratio], axis=1))
+        out.append(np.stack([reader.read(pool.u, weights * r) for r in ratio], axis=1))
     return np.concatenate(out)
 
 
@@ -164,11 +164,6 @@ def _contrast(pool: Pool, chi: float, P: float) -> float:
     below, above = (action.population(pool.X, pool.model, P * x, chi) for x in (0.999, 1.001))
     low, high = np.quantile((above - below) / (0.002 * P), (0.05, 0.95))
     return float(high - low)
-
-
-def _weights(pool: Pool, chi: float, P: float) -> np.ndarray:
-    ln_w = pool.ln_weights(P, chi)
-    return np.exp(ln_w - ln_w.max())
 
 
 def _coefficients(values: np.ndarray) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Samples of many states pooled by MBAR: free energies, and weights of the samples in any state.
 
-Every reduced potential u_k(X) = F(X; P_k, chi_k) + bias_k(m) is computed anew from the stored
+Every reduced potential u_k(X) = F(X; P_k, chi_k) + bias_k(u) is computed anew from the stored
 sums; nothing is sampled. Source: Shirts and Chodera, J. Chem. Phys. 129, 124105 (2008).
 Axes: k, l state; n sample; t row; c column, an independent replica or ladder; r replica.
 """
@@ -33,12 +33,13 @@ _PYMBAR_STEPS = 300  # from where Newton's method goes on
 
 @dataclass(frozen=True)
 class States:
-    """Controls of the pooled states, shape (k,) each."""
+    """Controls of the pooled states, shape (k,) each, and what their biases act on."""
 
     P: np.ndarray
     chi: np.ndarray
     bias_center: np.ndarray
     bias_strength: np.ndarray
+    along: str = "m"
 
     def potentials(self, X: np.ndarray, model: CopyModel) -> np.ndarray:
         """u_k of every sample, shape (k, n), of the sums X, shape (n, 5)."""
@@ -46,13 +47,19 @@ class States:
         pairs, which = np.unique(np.stack([self.P, self.chi]), axis=1, return_inverse=True)
         for i, (P, chi) in enumerate(pairs.T):
             out[which.ravel() == i] = action.population(X, model, P, chi)
+        u = self.order(X, model)
         for k in np.flatnonzero(self.bias_strength):
-            out[k] += self.bias_strength[k] / 2 * (X[:, 0] - self.bias_center[k]) ** 2
+            out[k] += self.bias_strength[k] / 2 * (u - self.bias_center[k]) ** 2
         return out
+
+    def order(self, X: np.ndarray, model: CopyModel) -> np.ndarray:
+        """The order parameter u that biases act on, shape (n,)."""
+        return action.along(X, self.along, model.L)
 
     def name(self, k: int) -> str:
         """A state as it is called in a sentence."""
-        bias = f", window at m = {self.bias_center[k]:.3g}" if self.bias_strength[k] > 0 else ""
+        window = f", window at {self.along} = {self.bias_center[k]:.3g}"
+        bias = window if self.bias_strength[k] > 0 else ""
         return f"state {k} (P = {self.P[k]:.5g}, chi = {self.chi[k]:.3g}{bias})"
 
 
@@ -60,7 +67,7 @@ class States:
 class Pool:
     """The samples of a run and their free energies.
 
-    X : the sums, shape (n, 5), in rising order of m.
+    X : the sums, shape (n, 5), in rising order of u, the states' order parameter.
     state, row, column : which state each sample comes from, when and in which column, (n,).
     stride : one row of so many of the run is used; more would not fit in memory.
     f : free energies -ln Z of the states, less that of the first, shape (k,).
@@ -80,6 +87,11 @@ class Pool:
     ln_mixture: np.ndarray
 
     @cached_property
+    def u(self) -> np.ndarray:
+        """The order parameter of every sample, shape (n,), rising."""
+        return self.states.order(self.X, self.model)
+
+    @cached_property
     def counts(self) -> np.ndarray:
         """Samples of every state, shape (k,)."""
         return np.bincount(self.state, minlength=len(self.f))
@@ -92,6 +104,11 @@ class Pool:
     def ln_weights(self, P: float, chi: float) -> np.ndarray:
         """ln of the samples' weights without a bias at P and chi, shape (n,), not normalised."""
         return -action.population(self.X, self.model, P, chi) - self.ln_mixture
+
+    def weights(self, P: float, chi: float) -> np.ndarray:
+        """The samples' weights without a bias at P and chi, shape (n,), the largest being 1."""
+        ln_w = self.ln_weights(P, chi)
+        return np.exp(ln_w - ln_w.max())
 
     def free_energy(self, P: float, chi: float) -> float:
         """-ln Z at P and chi without a bias, less that of the first state."""
@@ -128,10 +145,13 @@ def pool(run: Run) -> Pool:
     stride = math.ceil(8 * count * rows * run.replicas / BYTES)
     kept = np.arange(stride - 1, rows, stride)
     row, column = np.meshgrid(np.arange(len(kept)), _columns(run, count), indexing="ij")
-    names = ("P", "chi", "bias_center", "bias_strength")
+    P, chi, center, strength = (
+        np.asarray(run.states[name], dtype=float)
+        for name in ("P", "chi", "bias_center", "bias_strength")
+    )
     return solve(
         run.model,
-        States(*(np.asarray(run.states[name], dtype=float) for name in names)),
+        States(P, chi, center, strength, run.bias_along),
         run.X[kept].reshape(-1, 5),
         run.state[kept].ravel().astype(np.int64),
         row.ravel(),
@@ -157,7 +177,7 @@ def solve(
     ------
     SamplingError : states that do not overlap; the sentence names them.
     """
-    order = np.argsort(X[:, 0], kind="stable")
+    order = np.argsort(states.order(X, model), kind="stable")
     X, state, row, column = X[order], state[order], row[order], column[order]
     every = max(1, len(X) // FIRST)
     some = np.sort(np.argsort(state, kind="stable")[::every])  # as many of every state

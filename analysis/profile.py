@@ -160,15 +160,14 @@ def at(pool: Pool, draws: Draws, P: float, chi: float, count: int = BINS) -> Pro
     ------
     TooFewSamplesError : reweighting to there leaves fewer than 100 effective samples.
     """
-    ln_w = pool.ln_weights(P, chi)
-    weights = np.exp(ln_w - ln_w.max())
+    weights = pool.weights(P, chi)
     n = mbar.effective(weights)
     if n < REACH:
         raise TooFewSamplesError(
             f"P = {P:g}, chi = {chi:g} is beyond the reach of the samples: reweighting leaves "
             f"{n:.2g} of {len(weights)}, needed {REACH:g}; sample nearer to it"
         )
-    into = bins(pool.X[:, 0], count)
+    into = bins(pool.u, count)
     drawn = np.concatenate([into.phi(draws.weights(weights, part)) for part in draws.chunks()])
     phi = into.phi(weights)
     with np.errstate(invalid="ignore"):

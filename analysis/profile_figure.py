@@ -15,6 +15,7 @@ from mcattn.analysis.umbrella import UmbrellaResult
 
 _SHOWN = ("equal height", BLUE), ("equal weight", VERMILION)
 _HEADROOM = 1.25
+SYMBOLS = {"m": "m", "tau": r"|\tau|", "beta": r"|\beta|"}
 
 
 def profile_figure(result: UmbrellaResult) -> Figure:
@@ -45,19 +46,21 @@ def _headline(result: UmbrellaResult) -> str:
 
 def _profile(axes: Axes, found: Transition) -> None:
     """Phi at both transition points, from the deepest well up, with bands and phases."""
-    axes.set(xlabel="copy overlap $m$", ylabel=r"$\Phi = -\ln\, p(m)$ / kT")
+    symbol = SYMBOLS[found.along]
+    axes.set(xlabel=f"order parameter ${symbol}$", ylabel=rf"$\Phi = -\ln\, p({symbol})$ / kT")
     if not found.profiles:
         _say(axes, found)
         return
-    for (name, color), profile in zip(_SHOWN, found.profiles, strict=True):
+    shown = _SHOWN if found.phases == 2 else (("largest fluctuations", BLUE),)
+    for (name, color), profile in zip(shown, found.profiles, strict=True):
         known = np.isfinite(profile.phi) & np.isfinite(profile.error)
         m, phi = profile.m[known], profile.phi[known] - profile.phi[known].min()
         error = profile.error[known]
         axes.fill_between(m, phi - error, phi + error, color=color, alpha=0.3, lw=0)
         axes.plot(m, phi, color=color, lw=0.9, label=f"{name}, $P$ = {profile.P:.5g}")
-    assert found.m_minus is not None
-    assert found.m_plus is not None
-    assert found.barrier is not None
+    if found.barrier is None or found.m_minus is None or found.m_plus is None:
+        axes.legend(loc="upper center", fontsize=6)
+        return
     for value, name in ((found.m_minus, "uniform"), (found.m_plus, "copy")):
         axes.axvline(value.value, color="#777777", lw=0.6, ls=(0, (1, 1.5)), zorder=0)
         axes.annotate(

@@ -12,34 +12,39 @@ from typing import Any
 import numpy as np
 
 from mcattn import theory
-from mcattn.analysis import coexistence, mbar, profile, resample, series
+from mcattn.analysis import coexistence, mbar, peak, profile, resample, series
 from mcattn.analysis.mbar import Pool
+from mcattn.analysis.peak import Peak
 from mcattn.analysis.profile import Profile
 from mcattn.analysis.resample import Draws
 from mcattn.analysis.series import NAN, Estimate
 from mcattn.model import CopyModel
 
 CURVE = 41  # points in P for the figure
+NAME = {"m": "m", "tau": "|tau|", "beta": "|beta|"}
 VALUES = ("P_equal_weight", "P_equal_height", "barrier", "m_minus", "m_plus", "dm")
 
 
 @dataclass(frozen=True)
 class Transition:
-    """The transition in P at one chi.
+    """The transition in P at one chi; for linear attention m stands for |tau| or |beta|.
 
+    along : the order parameter u, one of `action.COORDINATES`.
     P_equal_weight : both phases, parted at the top between them, have probability 1/2.
     P_equal_height : the two maxima of p(m) are equally high.
     barrier : Phi at the top over Phi of the wells at P_equal_height, in kT.
     m_minus, m_plus, dm : mean m of the phases at P_equal_weight, and its jump.
+    peak : where in P the order parameter fluctuates most; None if beyond reach.
     phases : 2, or 1 where p(m) has a single maximum at every P within reach; 0 if undecided.
     reach : lowest and highest P looked at.
-    profiles : at P_equal_height and at P_equal_weight.
+    profiles : at P_equal_height and at P_equal_weight; of one phase at the peak.
     P, weight, weight_error : weight of the copy phase against P, shape (p,) each.
     overlap : of the states, shape (k, l); weakest : the pair at its weakest link, and its value.
     samples, stride, blocks : samples used, one row of `stride`; blocks of the bootstrap.
     """
 
     chi: float
+    along: str
     phases: int
     verdict: str
     reach: tuple[float, float]
@@ -49,6 +54,7 @@ class Transition:
     m_minus: Estimate | None
     m_plus: Estimate | None
     dm: Estimate | None
+    peak: Peak | None
     split: float
     profiles: tuple[Profile, ...]
     P: np.ndarray
@@ -101,10 +107,10 @@ def estimate(pool: Pool, chi: float | None = None, seed: int = 0) -> Transition:
     chi = float(pool.states.chi.max()) if chi is None else chi
     found, reach = coexistence.scan(pool, chi)
     if isinstance(found, str):
-        return _without(pool, chi, reach, found)
+        return _without(pool, chi, reach, found, seed)
     reader = coexistence.reader_at(pool, chi, found[0])
     if reader is None:
-        return _without(pool, chi, reach, "")
+        return _without(pool, chi, reach, "", seed)
     P = coexistence.centre(pool, chi, found[0], reader)
     middle = float(P[len(P) // 2])
     reader = coexistence.reader_at(pool, chi, middle) or reader
@@ -119,16 +125,18 @@ def estimate(pool: Pool, chi: float | None = None, seed: int = 0) -> Transition:
     if not barrier.value > 2 * barrier.error:
         said = series.short(barrier.value, barrier.error)
         why = f"Undecided at chi = {chi:g}: a barrier of {said} kT, not beyond its error."
-        return _without(pool, chi, reach, why)
+        return _without(pool, chi, reach, why, seed)
     x = np.linspace(coexistence.POINTS[0], coexistence.POINTS[-1], CURVE)
     weight = coexistence.weights_along(table, x)
     return Transition(
         chi=chi,
+        along=pool.states.along,
         phases=2,
         verdict=_verdict(chi, values),
         reach=reach,
         **values,
-        split=float(pool.X[reader.split, 0]),
+        peak=peak.estimate(pool, draws, chi, _most(pool, chi, reach) or middle),
+        split=float(pool.u[reader.split]),
         profiles=tuple(
             profile.at(pool, draws, values[name].value, chi)
             for name in ("P_equal_height", "P_equal_weight")
@@ -142,6 +150,11 @@ def estimate(pool: Pool, chi: float | None = None, seed: int = 0) -> Transition:
     )
 
 
+def _most(pool: Pool, chi: float, reach: tuple[float, float]) -> float | None:
+    """P of the largest fluctuations; None if there is no peak within reach."""
+    return peak.place(pool, chi, reach) if np.isfinite(reach[0]) else None
+
+
 def _verdict(chi: float, values: dict[str, Estimate]) -> str:
     said = {name: series.short(value.value, value.error) for name, value in values.items()}
     return (
@@ -151,27 +164,38 @@ def _verdict(chi: float, values: dict[str, Estimate]) -> str:
     )
 
 
-def _without(pool: Pool, chi: float, reach: tuple[float, float], why: str) -> Transition:
+def _without(pool: Pool, chi: float, reach: tuple[float, float], why: str, seed: int) -> Transition:
     """The answer where there is no transition to be told; `why`, or that there is one phase."""
+    name = NAME[pool.states.along]
     one = (
-        f"One phase at chi = {chi:g}: p(m) has a single maximum at every P within reach, "
-        f"{reach[0]:.5g} to {reach[1]:.5g}."
+        f"One phase at chi = {chi:g}: p({name}) has a single maximum at every P within reach, "
+        f"{reach[0]:.5g} to {reach[1]:.5g}"
     )
+    most, draws, top = _most(pool, chi, reach), None, None
+    profiles: tuple[Profile, ...] = ()
+    if most is not None:
+        draws = resample.draw(pool, peak.influence(pool, chi, most), seed)
+        top = peak.estimate(pool, draws, chi, most)
+        profiles = (profile.at(pool, draws, most, chi),)
+        said = [series.short(value.value, value.error) for value in (top.P, top.var)]
+        one += f"; var {name} is largest at P = {said[0]}, {said[1]}"
     nothing: dict[str, Any] = dict.fromkeys(VALUES)
     return Transition(
         chi=chi,
+        along=pool.states.along,
         phases=0 if why else 1,
-        verdict=why or one,
+        verdict=why or f"{one}.",
         reach=reach,
         **nothing,
+        peak=top,
         split=NAN,
-        profiles=(),
+        profiles=profiles,
         P=np.empty(0),
         weight=np.empty(0),
         weight_error=np.empty(0),
         **_of_pool(pool),
-        blocks=0,
-        warnings=_warnings(pool, None),
+        blocks=draws.counts.shape[1] if draws else 0,
+        warnings=_warnings(pool, draws),
     )
 
 

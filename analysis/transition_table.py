@@ -6,6 +6,7 @@ from rich.table import Table
 
 from mcattn.analysis import mbar
 from mcattn.analysis.series import CONSTANT, Estimate, short
+from mcattn.analysis.transition import NAME
 from mcattn.analysis.umbrella import UmbrellaResult
 
 _NAMES = {
@@ -28,6 +29,11 @@ def table(result: UmbrellaResult) -> tuple[str, Table]:
         value = getattr(found, key)
         if value is not None:
             out.add_row(name, _shown(value))
+    if found.peak is not None:
+        u = NAME[found.along]
+        out.add_row(f"P of the largest var {u}", _shown(found.peak.P))
+        out.add_row(f"var {u} there", _shown(found.peak.var))
+        out.add_row("moment ratio B there", _shown(found.peak.binder))
     model = result.model
     return f"Transition at L = {model.L}, V = {model.V}, chi = {found.chi:g}", out
 

@@ -3,19 +3,23 @@
 mcattn.action holds the formulas; here stands what they become between two patterns, and the
 tests compare the two. Arrays: `sums` and `new`, shape (4, lane), are the sums before and after
 the update; `change`, shape (lane,), receives the data and bias parts of -dF on top of what it
-holds; the rows of `coupling`, shape (6, lane), describe the state of each lane.
+holds; the rows of `coupling`, shape (COUPLINGS, lane), describe the state of each lane. The bias
+acts on u = ALONG_M m + ALONG_TAU tau, or on |u|; `uniform_softmax` knows the one on m alone.
 """
 
 from mcattn.kernels.jit import jit
-from mcattn.kernels.simd import W, load, log, store, two_atanh_5, two_atanh_15
+from mcattn.kernels.simd import W, bits, load, log, store, two_atanh_5, two_atanh_15
 
 GAIN = 0  # chi P / (2 kappa)
 RIDGE = 1  # kappa / (g_w P)
 PRIOR = 2  # chi / (2 g_s)
 BIAS = 3  # strength of the bias, halved
-CENTER = 4  # centre of the bias, in m
+CENTER = 4  # centre of the bias, in u
 STEP = 5  # half-width of the proposal
-COUPLINGS = 6
+ALONG_M = 6
+ALONG_TAU = 7
+FOLD = 8  # -0.0 for a bias on |u|, 0.0 for one on u
+COUPLINGS = 9
 
 
 def series_terms(L, eps, attention):
@@ -42,10 +46,17 @@ def _log_ratio(t, d0, d1, w, terms):
 
 
 @jit
-def _bias(coupling, m0, m1, r):
-    """Change of the bias energy between two copy overlaps."""
+def _bias(coupling, u0, u1, r):
+    """Change of the bias energy between two values of u."""
     center = load(coupling[CENTER], r)
-    return load(coupling[BIAS], r) * ((m1 - m0) * (m1 + m0 - center * 2.0))
+    return load(coupling[BIAS], r) * ((u1 - u0) * (u1 + u0 - center * 2.0))
+
+
+@jit
+def _along(coupling, m, tau, r):
+    """What the bias acts on; FOLD's sign bit takes away that of u."""
+    u = bits(load(coupling[ALONG_M], r) * m + load(coupling[ALONG_TAU], r) * tau)
+    return bits(u ^ (u & bits(load(coupling[FOLD], r))))
 
 
 @jit
@@ -81,7 +92,8 @@ def uniform_linear(coupling, sums, new, change, V):
         mean = (t1 * t1 * r0 - t0 * t0 * r1) * wr
         fit = (copy * (V - 1.0) + mean) * (1.0 / V)
         entropy = log(q1 * q1 * wq) * (V - 1.0) + log(r1 * r1 * wr)
-        value = load(coupling[GAIN], r) * fit - entropy * (0.5 * V) - _bias(coupling, m0, m1, r)
+        u0, u1 = _along(coupling, m0, t0, r), _along(coupling, m1, t1, r)
+        value = load(coupling[GAIN], r) * fit - entropy * (0.5 * V) - _bias(coupling, u0, u1, r)
         store(change, r, load(change, r) + value)
 
 
@@ -105,12 +117,14 @@ def any_tokens(coupling, sums, new, change, V, terms, p, n):
             s30, s31 = s30 + i0 * (n[k] * p[k] * p[k]), s31 + i1 * (n[k] * p[k] * p[k])
             t40, t41 = t40 + i0 * i0 * (n[k] * p[k] * p[k]), t41 + i1 * i1 * (n[k] * p[k] * p[k])
         m0, m1 = load(sums[0], r), load(new[0], r)
+        t0, t1 = load(sums[2], r), load(new[2], r)
         e0, e1 = load(sums[3], r) - q0, load(new[3], r) - q1
         det0, det1 = e0 * s20 + 1.0, e1 * s21 + 1.0
-        fit = _trace(m1, load(new[2], r) - m1, e1 / det1, s21, s31, t41, p2)
-        fit = fit - _trace(m0, load(sums[2], r) - m0, e0 / det0, s20, s30, t40, p2)
+        fit = _trace(m1, t1 - m1, e1 / det1, s21, s31, t41, p2)
+        fit = fit - _trace(m0, t0 - m0, e0 / det0, s20, s30, t40, p2)
         entropy = entropy + log(det1 / det0)
-        value = load(coupling[GAIN], r) * fit - entropy * (0.5 * V) - _bias(coupling, m0, m1, r)
+        u0, u1 = _along(coupling, m0, t0, r), _along(coupling, m1, t1, r)
+        value = load(coupling[GAIN], r) * fit - entropy * (0.5 * V) - _bias(coupling, u0, u1, r)
         store(change, r, load(change, r) + value)
 
 

@@ -13,6 +13,7 @@ data through their pair counts T alone (mcattn.counts).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,12 @@ from mcattn.errors import ModelError
 from mcattn.model import ATTENTIONS, CopyModel
 
 SUMS = ("m", "q", "tau", "r", "s2")
+# What a bias may act on: its coefficients of m and tau at sequence length L.
+COORDINATES: dict[str, Callable[[int], tuple[float, float]]] = {
+    "m": lambda L: (1.0, 0.0),
+    "tau": lambda L: (0.0, 1.0),
+    "beta": lambda L: (L / (L - 1), -1 / (L - 1)),
+}
 
 
 def pattern(S: ArrayLike, attention: str) -> np.ndarray:
@@ -51,6 +58,14 @@ def order_parameters(S: ArrayLike, attention: str) -> np.ndarray:
     X[..., 3] = (t * t).mean(axis=-1)
     X[..., 4] = (np.asarray(S, dtype=float) ** 2).sum(axis=(-2, -1))
     return X
+
+
+def along(X: ArrayLike, coordinate: str, L: int) -> np.ndarray:
+    """The order parameter that a bias acts on, shape (...): m, |tau| or |beta| of X."""
+    X = np.asarray(X, dtype=float)
+    of_m, of_tau = COORDINATES[coordinate](L)
+    u = of_m * X[..., 0] + of_tau * X[..., 2]
+    return u if coordinate == "m" else np.abs(u)
 
 
 def alpha_beta(X: ArrayLike, L: int) -> tuple[np.ndarray, np.ndarray]:

@@ -139,6 +139,21 @@ def curve(model: CopyModel, chi: float, P: float) -> Curve:
     return found._replace(ln_p=found.ln_p - found.ln_weight())
 
 
+def sketch(model: CopyModel, chi: float, P: float | None = None) -> tuple[float, Curve]:
+    """P, by default nearly that of equal weights, and p(m) there by a rough saddle point.
+
+    Good to a few percent, in a second: for windows, axes, first guesses.
+
+    Raises
+    ------
+    ModelError : as `coexistence`.
+    """
+    chi = _checked(model, chi)
+    P = _approach(model, chi) if P is None else positive("P", P)
+    nodes = _few_nodes(model, chi)
+    return P, finite_chi.saddle(nodes, model, chi, finite_chi.path(nodes, model, P, chi)).curve(P)
+
+
 def lines(model: CopyModel, chi: float, P: float) -> Lines:
     """The density of (m, q) for values of P near this one."""
     nodes = rows.sample(model, chi, seed=0)
@@ -249,7 +264,7 @@ def _approach(model: CopyModel, chi: float) -> float:
         split = max(MIDDLE, 1.2 / model.L)
         gap = math.log(split * (model.L - 1) / (1 - split))
         P = float(landscape.equation_of_state(model, chi, [gap])[0])
-    nodes = rows.sample(model, chi, 1, COARSE * rows.GATHER, rows.SAMPLES // FEWER)
+    nodes = _few_nodes(model, chi)
     for _ in range(SEARCH):
         path = finite_chi.path(nodes, model, P, chi)
         density = finite_chi.saddle(nodes, model, chi, path)
@@ -263,6 +278,10 @@ def _approach(model: CopyModel, chi: float) -> float:
         if abs(step) < SETTLED:
             return P
     raise ModelError(f"no P of equal weights near {P:.5g} for this theory")
+
+
+def _few_nodes(model: CopyModel, chi: float) -> rows.Rows:
+    return rows.sample(model, chi, 1, COARSE * rows.GATHER, rows.SAMPLES // FEWER)
 
 
 def _rough(model: CopyModel, chi: float, path: finite_chi.Path, seed: int, samples: int) -> Saddle:

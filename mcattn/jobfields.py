@@ -84,8 +84,8 @@ def read_model(value: Any) -> CopyModel:
 
 def _read_range(value: Any) -> tuple[float, float]:
     numbers = _numbers(value)
-    if len(numbers) != 2 or not 0 < numbers[0] < numbers[1] < 1:
-        raise ValueError(f"is {_short(value)}; it must be [low, high] with 0 < low < high < 1")
+    if len(numbers) != 2 or not 0 <= numbers[0] < numbers[1] <= LARGEST:
+        raise ValueError(f"is {_short(value)}; it must be [low, high] with 0 <= low < high")
     return float(numbers[0]), float(numbers[1])
 
 

@@ -187,12 +187,13 @@ class Tempering(Table):
 
 
 class Umbrella(Table):
-    """Replicas that exchange windows in m, from the uniform to the copy phase, at one P and chi."""
+    """Replicas that exchange windows along an order parameter, at one P and chi."""
 
     kind: Literal["umbrella"]
     chi: Positive
     P: Positive | None = None
-    m_range: Range | None = None
+    along: Literal["m", "tau", "beta"] | None = None
+    range: Range | None = None
     windows: Annotated[int, Field(ge=4, le=MOST_REPLICAS, strict=True)] | None = None
     ladders: Count = 4
     exchange_every: Count = 5
@@ -210,7 +211,7 @@ class Umbrella(Table):
 
     def plan(self, model: CopyModel) -> Plan:
         return protocols.umbrella(
-            windows.place(model, self.chi, self.P, self.m_range),
+            windows.place(model, self.chi, self.P, self.along, self.range),
             chi=self.chi,
             count=self.windows,
             ladders=self.ladders,

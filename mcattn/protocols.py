@@ -71,6 +71,7 @@ class Plan:
     start : phase that the replicas begin in, one for all or one for each.
     ladder : along which replicas exchange their states, or None.
     recipe : how networks are trained, or None where patterns are sampled.
+    along : the order parameter that biases act on, one of `action.COORDINATES`.
     """
 
     kind: str
@@ -80,6 +81,7 @@ class Plan:
     start: str | tuple[str, ...]
     ladder: Ladder | None = None
     recipe: Recipe | None = None
+    along: str = "m"
 
     @property
     def total_sweeps(self) -> int:
@@ -234,7 +236,7 @@ def umbrella(
     every: int,
     pattern_replicas: int,
 ) -> Plan:
-    """Replicas that exchange windows in m; other arguments as for `tempering`.
+    """Replicas that exchange windows; other arguments as for `tempering`.
 
     Replicas whose window lies on the copy side begin in the copy phase, the others in the
     uniform one: neither phase has to be found.
@@ -243,7 +245,7 @@ def umbrella(
     ----------
     count : windows, spread over the path; None for as many as its length asks for.
     """
-    points, count = len(path.m), count or path.count
+    points, count = len(path.u), count or path.count
     ladder = Ladder(
         P=np.full(points, path.P),
         chi=np.full(points, chi),
@@ -255,10 +257,10 @@ def umbrella(
         pairing="even-odd",
         tune_rounds=tune_rounds,
     )
-    m = np.interp(ladder.start(), np.arange(points), path.m)
-    start = tuple("copy" if m[k] > path.middle else "uniform" for k in ladder.replicas())
+    u = np.interp(ladder.start(), np.arange(points), path.u)
+    start = tuple("copy" if u[k] > path.middle else "uniform" for k in ladder.replicas())
     plan = tempering(ladder, sweeps, thermalize, tune_sweeps, every, "", pattern_replicas)
-    return replace(plan, kind="umbrella", start=start)
+    return replace(plan, kind="umbrella", start=start, along=path.along)
 
 
 def train(

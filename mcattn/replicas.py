@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mcattn import streams
+from mcattn import action, streams
 from mcattn.errors import SamplingError
 from mcattn.kernels import linear, moves, simd, softmax, stream, weight
 from mcattn.model import CopyModel
@@ -42,8 +42,12 @@ def couplings(
     bias_center: np.ndarray,
     bias_strength: np.ndarray,
     step: np.ndarray,
+    along: str = "m",
 ) -> np.ndarray:
-    """What the kernels know of states, shape (COUPLINGS, k); the arguments have shape (k,)."""
+    """What the kernels know of states, shape (COUPLINGS, k); the arguments have shape (k,).
+
+    along : the order parameter that biases act on, one of `action.COORDINATES`.
+    """
     out = simd.aligned((weight.COUPLINGS, len(P)))
     out[weight.GAIN] = chi * P / (2 * model.kappa)
     out[weight.RIDGE] = model.kappa / (model.g_w * P)
@@ -51,6 +55,9 @@ def couplings(
     out[weight.BIAS] = bias_strength / 2
     out[weight.CENTER] = bias_center
     out[weight.STEP] = step
+    of_m, of_tau = action.COORDINATES[along](model.L)
+    out[weight.ALONG_M], out[weight.ALONG_TAU] = of_m, of_tau
+    out[weight.FOLD] = 0.0 if along == "m" else -0.0
     return out
 
 
@@ -123,8 +130,9 @@ class Replicas:
         step: np.ndarray,
     ) -> None:
         """Put every replica in its state; all arguments have shape (r,)."""
-        rows = (self._padded(row) for row in (P, chi, bias_center, bias_strength, step))
-        table = couplings(self.model, *rows)
+        given = (P, chi, bias_center, bias_strength, step)
+        P, chi, bias_center, bias_strength, step = (self._padded(row) for row in given)
+        table = couplings(self.model, P, chi, bias_center, bias_strength, step)
         self.choose_logarithm(table)
         self.assign(table, np.arange(self.count))
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import fft, special
 
+from mcattn.errors import ModelError
 from mcattn.model import CopyModel
 
 SAMPLES = 2**15  # of the deviations, gathered in cells of so many standard deviations
@@ -28,6 +29,7 @@ CERTAIN = 9.0  # score gap, beyond that of m = 1/2, up to which the grid of d re
 CELL = 0.6  # largest cell, in standard deviations of a row that is on or off for certain
 SHORT, REFINE = 3, 4  # L up to which all of the above is so many times finer
 WINDOW = 16.0  # width of a table in standard deviations of the sum
+MOST = 4_000_000  # nodes of a row
 FLOOR = 1e-11  # share of the largest cell below which rounding sets in
 
 
@@ -120,6 +122,10 @@ def sample(
 
     samples : number of deviations, a power of two, gathered in cells of `gather` standard
     deviations.
+
+    Raises
+    ------
+    ModelError : chi is so large that the grid would not fit in memory.
     """
     variance, others = model.g_s / chi, model.L - 1
     # The sum of two or three rows is hardly smoother than one: its nodes must be denser.
@@ -127,7 +133,13 @@ def sample(
     z, square, weight = _deviations(others, variance, seed, gather / refine, samples)
     spread = math.sqrt(variance * model.L / others)
     low, high = -REACH * spread, max(REACH * spread, math.log(others) + CERTAIN)
-    d = np.linspace(low, high, 2 + math.ceil((high - low) * refine / (STEP * spread)))[:, None]
+    steps = 2 + math.ceil((high - low) * refine / (STEP * spread))
+    if steps * len(z) > MOST:
+        raise ModelError(
+            f"chi = {chi:g} lets scores fluctuate so little that rows of L = {model.L} need "
+            f"{steps * len(z):.1g} nodes, more than {MOST:.1g}: the landscape is the answer there"
+        )
+    d = np.linspace(low, high, steps)[:, None]
     copied = np.exp(d)
     total = copied + z
     ln_w = np.log(weight) - (d / spread) ** 2 / 2

@@ -179,6 +179,7 @@ def _header(job: Job, text: str, plan: Plan, switch: tuple[float, float] | None)
         "seed": job.run.seed,
         "switch": switch or (np.nan, np.nan),
         "planned_sweeps": plan.total_sweeps,
+        "bias_along": plan.along,
         "versions": json.dumps(versions()),
     }
     training = plan.recipe is not None

@@ -36,6 +36,7 @@ class Run:
     job: str
     switch: tuple[float, float] | None
     planned_sweeps: int
+    bias_along: str
     complete: bool
     versions: dict[str, str]
     sweep: np.ndarray  # (t,)
@@ -135,6 +136,7 @@ def _read(f: h5py.File, path: Path) -> Run:
         job=str(f.attrs["job"]),
         switch=(float(switch[0]), float(switch[1])) if np.all(np.isfinite(switch)) else None,
         planned_sweeps=int(f.attrs["planned_sweeps"]),
+        bias_along=str(f.attrs.get("bias_along", "m")),
         complete=bool(f.attrs["complete"]),
         versions=json.loads(f.attrs["versions"]),
         sweep=f["samples/sweep"][:],

@@ -158,7 +158,13 @@ class Sampler:
         """Put the replicas in their states, with the states' steps of now."""
         k = self.states
         self._coupling = couplings(
-            self.model, k.P, k.chi, k.bias_center, k.bias_strength, self.tables.step
+            self.model,
+            k.P,
+            k.chi,
+            k.bias_center,
+            k.bias_strength,
+            self.tables.step,
+            self.plan.along,
         )
         self.replicas.choose_logarithm(self._coupling[:, np.unique(self.exchanged.state)])
         self._assign()

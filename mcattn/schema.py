@@ -41,7 +41,7 @@ SAMPLES = (
 STATES = (
     Field("states", "P", (STATE,), "f8", "number of training sequences"),
     Field("states", "chi", (STATE,), "f8", "inverse temperature"),
-    Field("states", "bias_center", (STATE,), "f8", "centre c of the bias strength (m - c)^2 / 2"),
+    Field("states", "bias_center", (STATE,), "f8", "centre c of the bias strength (u - c)^2 / 2"),
     Field("states", "bias_strength", (STATE,), "f8", "strength of that bias; 0 means none"),
     Field(
         "states", "branch", (STATE,), "i4", "+1 up, -1 down, 0 neither: in P, or in chi if P stays"
@@ -112,6 +112,7 @@ ATTRIBUTES = {
     "seed": "seed of every random stream of the run",
     "switch": "(low, high): a replica turns to copy above high in m, back to uniform below low",
     "planned_sweeps": "sweeps of every replica in the whole job",
+    "bias_along": "the order parameter u that biases act on: m, or tau or beta for |tau| or |beta|",
     "complete": "whether all planned sweeps are in the file",
     "versions": "versions of mcattn and the libraries that made the numbers, as JSON",
 }

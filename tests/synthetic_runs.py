@@ -72,6 +72,7 @@ def run(X: np.ndarray, state: np.ndarray, table: dict, **changes) -> Run:
         "job": "",
         "switch": SWITCH,
         "planned_sweeps": 10 * len(X),
+        "bias_along": "m",
         "complete": True,
         "versions": {"mcattn": "0.1.0"},
         "sweep": sweep,

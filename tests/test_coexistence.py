@@ -202,6 +202,7 @@ def test_cumulants_of_one_row_are_those_of_random_scores():
         (CopyModel(attention="linear"), 10, "linear_exact"),
         (STANDARD, math.inf, "theory.boundary"),
         (STANDARD, -1, "chi"),
+        (STANDARD, 1e9, "the landscape is the answer there"),
     ],
 )
 def test_what_has_no_such_theory_is_refused(model, chi, text):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mcattn import action, streams
 from mcattn.kernels import jit, simd, stream, weight
 from mcattn.model import CopyModel
-from mcattn.replicas import LANES, Replicas
+from mcattn.replicas import LANES, Replicas, couplings
 
 PINNED_WORDS = [
     "0x3a231f3ddb40f5fe",
@@ -142,14 +142,11 @@ def moved_pair(model, rng, lanes):
     return before, after
 
 
-def weight_change(model, X0, X1, P, chi, bias=0.0, center=0.0):
+def weight_change(model, X0, X1, P, chi, bias=0.0, center=0.0, along="m"):
     """The kernels' change of -F without the prior part, shape (lane,)."""
     lanes = len(X0)
-    coupling = simd.aligned((weight.COUPLINGS, lanes))
-    coupling[weight.GAIN] = chi * P / (2 * model.kappa)
-    coupling[weight.RIDGE] = model.kappa / (model.g_w * P)
-    coupling[weight.BIAS] = bias / 2
-    coupling[weight.CENTER] = center
+    state = (np.full(lanes, value) for value in (P, chi, center, bias, 1.0))
+    coupling = couplings(model, *state, along)
     sums, new, change = X0.T[:4].copy(), X1.T[:4].copy(), np.zeros(lanes)
     p, n = model.token_groups
     eps = coupling[weight.RIDGE].min() / p.max()
@@ -179,14 +176,24 @@ def test_incremental_weight_equals_the_action(case):
     assert np.abs(got - expected * 1.001).max() > 1e-9 * np.abs(expected).max()
 
 
-def test_bias_enters_as_a_harmonic_well_in_m():
-    model = CopyModel(4, 4, "softmax", 1.0, 1.0, 1.0)
+@pytest.mark.parametrize("tokens", [None, ZIPF])
+@pytest.mark.parametrize("along", ["m", "tau", "beta"])
+def test_bias_enters_as_a_harmonic_well(along, tokens):
+    """The order parameters come from A itself, both signs of tau and of beta occur."""
+    attention = "softmax" if along == "m" else "linear"
+    model = CopyModel(4, 4, attention, 1.0, 1.0, 1.0, tokens)
     before, after = moved_pair(model, np.random.default_rng(5), LANES)
-    X0, X1 = (action.order_parameters(S, "softmax") for S in (before, after))
-    biased = weight_change(model, X0, X1, 10.0, 3.0, bias=40.0, center=0.3)
+    X0, X1 = (action.order_parameters(S, attention) for S in (before, after))
+    biased = weight_change(model, X0, X1, 10.0, 3.0, bias=40.0, center=0.3, along=along)
     free = weight_change(model, X0, X1, 10.0, 3.0)
-    well = [20.0 * (X[:, 0] - 0.3) ** 2 for X in (X0, X1)]
-    assert biased - free == pytest.approx(well[0] - well[1], abs=1e-13)
+    signed = [
+        {"m": X[:, 0], "tau": X[:, 2], "beta": action.alpha_beta(X, model.L)[1]}[along]
+        for X in (X0, X1)
+    ]
+    u = signed if along == "m" else np.abs(signed)
+    assert along == "m" or np.min(signed) < 0 < np.max(signed)
+    well = [20.0 * (x - 0.3) ** 2 for x in u]
+    assert biased - free == pytest.approx(well[0] - well[1], abs=1e-12)
 
 
 @pytest.mark.parametrize("attention", ["softmax", "linear"])

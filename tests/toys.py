@@ -89,7 +89,7 @@ class Toy:
     def run(self, seed: int, rows=200, ladders=2, a=0.3, **changes) -> Run:
         """An umbrella run whose every window is an AR(1) series with the exact distribution."""
         rng = np.random.default_rng(seed)
-        path = windows.place(SOFTMAX, self.chi, self.P, (0.08, 0.62))
+        path = windows.place(SOFTMAX, self.chi, self.P, "m", (0.08, 0.62))
         center = np.interp(np.linspace(0, 100, path.count), np.arange(101), path.center)
         count, strength = len(center), path.strength
         m = np.empty((rows, ladders, count))

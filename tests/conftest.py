@@ -1,0 +1,5 @@
+"""One BLAS thread per process: the tests run in two processes and start others."""
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
