@@ -103,7 +103,7 @@ def test_analysis_never_samples(path):
     [
         ("mpi4py", {"ranks"}),
         ("typer", {"cli"}),
-        ("h5py", {"runfile", "layout", "store", "status", "doctor"}),
+        ("h5py", {"runfile", "layout", "store", "status", "doctor", "data"}),
         ("numba", {"jit", "simd"}),
         ("pydantic", {"jobfields", "jobfile", "jobtext", "trainjob"}),
     ],
