@@ -149,9 +149,10 @@ def pool(run: Run) -> Pool:
         np.asarray(run.states[name], dtype=float)
         for name in ("P", "chi", "bias_center", "bias_strength")
     )
+    free = run.model.attention == "linear" and not strength.any()
     return solve(
         run.model,
-        States(P, chi, center, strength, run.bias_along),
+        States(P, chi, center, strength, "tau" if free else run.bias_along),
         run.X[kept].reshape(-1, 5),
         run.state[kept].ravel().astype(np.int64),
         row.ravel(),

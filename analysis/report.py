@@ -16,6 +16,7 @@ from mcattn.analysis import (
     hysteresis,
     series,
     tempering,
+    terminal,
     training,
     transition_table,
     umbrella,
@@ -112,7 +113,7 @@ def json_text(result: Result) -> str:
 
 def print_tables(result: Result, console: Console | None = None) -> None:
     """Print the result; 0.0735(2) means 0.0735 +- 0.0002."""
-    console = console or Console(highlight=False)
+    console = console or terminal.console()
     if isinstance(result, UmbrellaResult):
         _print_umbrella(result, console)
         return
