@@ -52,10 +52,12 @@ def scan(pool: Pool, chi: float) -> tuple[tuple[float, Wells] | str, tuple[float
     pool = replace(pool, X=pool.X[::every], ln_mixture=pool.ln_mixture[::every])
     into = profile.bins(pool.u, profile.BINS // 2)
     here = pool.states.chi == chi
-    start = float(np.median(pool.states.P[here] if here.any() else pool.states.P))
-    step = 1 / _contrast(pool, chi, start)
+    sampled = pool.states.P[here] if here.any() else pool.states.P
+    step = 1 / _contrast(pool, chi, float(np.median(sampled)))
+    beyond = step * np.arange(1, STEPS)
+    inside = np.linspace(sampled.min(), sampled.max(), 1 + min(STEPS, int(np.ptp(sampled) / step)))
     seen: list[tuple[float, Wells | None, float]] = []
-    for P in (*start + step * np.arange(STEPS), *start - step * np.arange(1, STEPS)):
+    for P in (*inside, *inside[-1] + beyond, *inside[0] - beyond):
         if P <= 0:
             break
         weights = pool.weights(P, chi)

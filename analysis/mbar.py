@@ -126,7 +126,7 @@ def pool(run: Run) -> Pool:
 
     Raises
     ------
-    RunFileError : a hysteresis run, whose states are not in equilibrium.
+    RunFileError : a hysteresis run, whose states are not in equilibrium; a run on data sets.
     TooFewSamplesError : fewer than 20 rows.
     SamplingError : states that do not overlap; the sentence names them.
     """
@@ -135,6 +135,7 @@ def pool(run: Run) -> Pool:
             f"{run.path} is a {run.protocol} run; free energies need states in equilibrium: "
             "an umbrella, tempering or fixed run"
         )
+    fixed.population_only(run)
     rows, count = len(run.sweep), len(run.states["P"])
     if rows < LEAST_ROWS:
         fixed.expect(run, run.protocol)
@@ -149,9 +150,10 @@ def pool(run: Run) -> Pool:
         np.asarray(run.states[name], dtype=float)
         for name in ("P", "chi", "bias_center", "bias_strength")
     )
+    free = run.model.attention == "linear" and not strength.any()
     return solve(
         run.model,
-        States(P, chi, center, strength, run.bias_along),
+        States(P, chi, center, strength, "tau" if free else run.bias_along),
         run.X[kept].reshape(-1, 5),
         run.state[kept].ravel().astype(np.int64),
         row.ravel(),

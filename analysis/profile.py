@@ -59,7 +59,8 @@ class Bins:
     def noise(self, weights: np.ndarray) -> np.ndarray:
         """Standard error of Phi, shape (i,), from the scatter of the weights, shape (n,)."""
         squares = np.add.reduceat(weights**2, self.starts)
-        return np.sqrt(squares) / np.add.reduceat(weights, self.starts)
+        with np.errstate(invalid="ignore"):
+            return np.sqrt(squares) / np.add.reduceat(weights, self.starts)
 
     def phi(self, weights: np.ndarray) -> np.ndarray:
         """Phi of samples with these weights, shape (..., n): shape (..., i)."""

@@ -15,10 +15,23 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from mcattn.analysis import comparison, precursors, routes, stages
+from mcattn.analysis import (
+    comparison,
+    onset,
+    planes,
+    points_table,
+    precursors,
+    routes,
+    sizes,
+    stages,
+    terminal,
+)
+from mcattn.analysis.onset import OnsetResult
+from mcattn.analysis.planes import PlanesResult
 from mcattn.analysis.precursors import PrecursorsResult
 from mcattn.analysis.routes import RoutesResult
 from mcattn.analysis.series import CONSTANT, Estimate, short
+from mcattn.analysis.sizes import SizesResult
 from mcattn.analysis.stages import StagesResult
 from mcattn.errors import JobError
 from mcattn.runfile import Run, open_run
@@ -56,7 +69,7 @@ def json_text(results: list[Any]) -> str:
 
 def print_tables(results: list[Any], name: str, console: Console | None = None) -> None:
     """Print the results; 0.0735(2) means 0.0735 +- 0.0002."""
-    console = console or Console(highlight=False)
+    console = console or terminal.console()
     tables, text = VIEWS[name].show(results)
     for title, table in tables:
         console.print(title, style="bold", markup=False)
@@ -185,7 +198,40 @@ def _draw_routes(results: list[RoutesResult]) -> Any:
     return routes_figure.routes_figure(results[0])
 
 
+def _sizes(results: list[SizesResult]) -> tuple[list[tuple[str, Table]], list[str]]:
+    return [points_table.sizes(results[0])], [results[0].verdict]
+
+
+def _draw_sizes(results: list[SizesResult]) -> Any:
+    from mcattn.analysis import points_figures
+
+    return points_figures.sizes_figure(results[0])
+
+
+def _planes(results: list[PlanesResult]) -> tuple[list[tuple[str, Table]], list[str]]:
+    return [points_table.planes(results[0])], [results[0].verdict]
+
+
+def _draw_planes(results: list[PlanesResult]) -> Any:
+    from mcattn.analysis import points_figures
+
+    return points_figures.planes_figure(results[0])
+
+
+def _onset(results: list[OnsetResult]) -> tuple[list[tuple[str, Table]], list[str]]:
+    return [points_table.onsets(results[0])], [results[0].verdict]
+
+
+def _draw_onset(results: list[OnsetResult]) -> Any:
+    from mcattn.analysis import onset_figure
+
+    return onset_figure.onset_figure(results[0])
+
+
 VIEWS = {
+    "onset": View(lambda runs: [onset.analyze(runs)], _onset, _draw_onset),
+    "sizes": View(lambda runs: [sizes.analyze(runs)], _sizes, _draw_sizes),
+    "planes": View(lambda runs: [planes.analyze(runs)], _planes, _draw_planes),
     "transition": View(lambda runs: [routes.analyze(runs)], _routes, _draw_routes),
     "stages": View(lambda runs: [stages.analyze(run) for run in runs], _stages, _draw_stages),
     "precursors": View(

@@ -1,7 +1,9 @@
 """The exact action of one pattern on one data set, and its gradient, from pair counts.
 
-F = chi energy + log_det with energy = |S|^2/(2 g_s) + P/(2 kappa) - tr(C (G + rho)^-1 C^T)/(2 kappa)
-and log_det = (V/2) ln det(1 + G/rho), rho = kappa/g_w (theory.md, "Exact effective action").
+F = chi energy + log_det, rho = kappa/g_w (theory.md, "Exact effective action"):
+
+    energy = |S|^2/(2 g_s) + P/(2 kappa) - tr(C (G + rho)^-1 C^T)/(2 kappa)
+    log_det = (V/2) ln det(1 + G/rho)
 
 The pattern (a, b) is contracted with the counts T^bb' and the derivatives are expanded again,
 each in one pass over T. T^b'b is the transpose of T^bb', so only pairs b <= b' are kept, and
@@ -62,10 +64,10 @@ def evaluate(S, table, P, kappa, g_s, g_w, softmax, rooms):
 
 
 @jit
-def slope(S, table, chi, kappa, g_s, pull, softmax, rooms, grad):
+def slope(S, table, chi, kappa, g_s, pull_m, pull_tau, softmax, rooms, grad):
     """Gradient of F at the scores evaluated last, shape (a, wide(b)).
 
-    pull : derivative of a further term, a function of m, with respect to m.
+    pull_m, pull_tau : derivatives of a further term, a function of m and tau.
     """
     positions, weights, flat, tokens = rooms
     L = S.shape[0]
@@ -76,12 +78,12 @@ def slope(S, table, chi, kappa, g_s, pull, softmax, rooms, grad):
     for b in range(L):
         for c in range(b, L):
             Q[b, c] = Q[c, b] = 2.0 / L * weights[0, k]
-            R[b, c] = weights[1, k] / L
-            R[c, b] = weights[2, k] / L
+            R[b, c] = (weights[1, k] + pull_tau) / L
+            R[c, b] = (weights[(1 if b == c else 2), k] + pull_tau) / L
             k += 1
     for a in range(L):
         copied = a - 1 if a > 0 else L - 1
-        R[copied, copied] += pull / L
+        R[copied, copied] += pull_m / L
         for b in range(0, S.shape[1], W):
             x = load(R[copied], b)
             for c in range(L):

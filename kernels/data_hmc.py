@@ -15,8 +15,10 @@ from mcattn.kernels.jit import jit
 from mcattn.kernels.simd import W, load, store, total
 from mcattn.kernels.stream import uniform
 
-P, CHI, BIAS, CENTER, STEP = 0, 1, 2, 3, 4  # of a state: `bias` is half the bias' strength
-STATE = 5
+# Of a state. The bias is BIAS (u - CENTER)^2 with u = ALONG_M m + ALONG_TAU tau, or |u| if FOLD
+# is not zero.
+P, CHI, BIAS, CENTER, STEP, ALONG_M, ALONG_TAU, FOLD = 0, 1, 2, 3, 4, 5, 6, 7
+STATE = 8
 COLUMNS = 7  # of a row: m, q, tau, r, |S|^2, energy, log_det
 JITTER = 0.2
 
@@ -72,10 +74,22 @@ def force(S, table, data, rooms, grad):
     """Energy, log_det and F with the bias; `grad` gets the gradient of the latter."""
     state, kappa, g_s, g_w, softmax = data
     energy, log_det = evaluate(S, table, state[P], kappa, g_s, g_w, softmax, rooms)
-    away = copy_overlap(rooms[0][0]) - state[CENTER]
-    pull = 2.0 * state[BIAS] * away
-    slope(S, table, state[CHI], kappa, g_s, pull, softmax, rooms, grad)
-    return energy, log_det, state[CHI] * energy + log_det + 0.5 * pull * away
+    A = rooms[0][0]
+    u = state[ALONG_M] * copy_overlap(A) + state[ALONG_TAU] * A.sum() / A.shape[0]
+    sign = -1.0 if state[FOLD] != 0.0 and u < 0.0 else 1.0
+    away = sign * u - state[CENTER]
+    pull = 2.0 * state[BIAS] * away * sign
+    of_m, of_tau = state[ALONG_M] * pull, state[ALONG_TAU] * pull
+    slope(S, table, state[CHI], kappa, g_s, of_m, of_tau, softmax, rooms, grad)
+    return energy, log_det, state[CHI] * energy + log_det + state[BIAS] * away**2
+
+
+@jit
+def parts(S, table, sequences, kappa, g_s, g_w, softmax, rooms, row):
+    """The row of these scores on that many sequences, shape (COLUMNS,)."""
+    energy, log_det = evaluate(S, table, sequences, kappa, g_s, g_w, softmax, rooms)
+    measure(S, rooms[0][0], row)
+    row[5], row[6] = energy, log_det
 
 
 @jit

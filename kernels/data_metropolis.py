@@ -1,8 +1,9 @@
 """Single-score Metropolis under the exact action, for one pattern: the check of data_hmc.
 
-A new score at (a, b) turns row a of the pattern into g A_a + h e_b. With H_b = (1/L) sum_b' A_ab' T^bb'
-of this row at hand, the row's part of G becomes g^2 G_a + g h (H_b + H_b^T) + (h^2/L) T^bb, so an
-update costs one elimination of a V x V matrix and no pass over the counts.
+A new score at (a, b) turns row a of the pattern into g A_a + h e_b. With this row's
+H_b = (1/L) sum_b' A_ab' T^bb' at hand, its part of G becomes
+g^2 G_a + g h (H_b + H_b^T) + (h^2/L) T^bb, so an update costs one elimination of a V x V matrix
+and no pass over the counts. A bias acts on m.
 
 Arrays: `S`, `A` (a, b); `T` (b, b', v, v'), all counts; `G`, `C` (v, v'), as in theory.md.
 """
