@@ -30,8 +30,7 @@ def draw(model: CopyModel, P: int, seed: int) -> np.ndarray:
     JobError : the seed is not an integer >= 0.
     """
     u = streams.data_generator(seed).random((P, model.L))
-    p = np.full(model.V, 1 / model.V) if model.tokens is None else np.array(model.tokens)
-    return np.searchsorted(np.cumsum(p)[:-1], u, side="right")
+    return np.searchsorted(np.cumsum(model.probabilities)[:-1], u, side="right")
 
 
 def load(path: str | Path, model: CopyModel) -> np.ndarray:
