@@ -85,14 +85,9 @@ def test_reported_minima_are_minima_of_the_exact_action(attention, chi):
 
     one = search(DataSet(model, tokens, chi), 25, starts=2).lowest
     h, unit = 1e-3, np.eye(9).reshape(9, 3, 3)
-    at = [
-        [F(one.S + h * (s * u + t * v)) for u in unit] for v in unit for s, t in ((1, 1), (1, -1))
-    ]
-    at += [
-        [F(one.S - h * (s * u + t * v)) for u in unit] for v in unit for s, t in ((1, 1), (1, -1))
-    ]
-    at = np.array(at).reshape(2, 9, 2, 9)
-    hessian = (at[:, :, 0] - at[:, :, 1]).sum(axis=0) / (4 * h * h)
+    signs = [(1, 1, 1), (1, -1, -1), (-1, -1, 1), (-1, 1, -1)]
+    at = [[[z * F(one.S + h * (x * u + y * v)) for x, y, z in signs] for u in unit] for v in unit]
+    hessian = np.sum(at, axis=2) / (4 * h * h)
     lowest = np.linalg.eigvalsh(hessian)[0]
     assert lowest > 0.1
     assert one.curvature == pytest.approx(lowest, rel=1e-4)
