@@ -13,7 +13,7 @@ ROOT = Path(mcattn.__file__).parent
 # Each room may import from itself and from the rooms after it.
 ORDER = (
     ("cli",),
-    ("doctor", "theorytext"),
+    ("doctor", "theorytext", "minimareport"),
     ("run", "status"),
     ("store", "progress", "interrupts", "walltime"),
     ("layout", "lock"),
