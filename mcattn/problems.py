@@ -28,7 +28,7 @@ class Population:
     ModelError : chi is not > 0.
     """
 
-    resolution = 1e-6  # steps in P, as a share of it, below which ends of branches are not sought
+    resolution = 1e-5  # steps in P, as a share of it, below which ends of branches are not sought
     most = math.inf
 
     def __init__(self, model: CopyModel, chi: float = math.inf) -> None:

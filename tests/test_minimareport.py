@@ -19,6 +19,7 @@ from mcattn.problems import DataSet, Population
 
 MODEL = {"L": 12, "V": 6, "g_w": 0.1}
 SMALL = CopyModel(**MODEL)
+LINEAR = {"L": 8, "V": 4, "attention": "linear", "g_s": 1.0, "g_w": 0.1}
 TRAIN = {"kind": "train", "P": [95, 115.4, 95], "replicas": 6}
 
 
@@ -36,9 +37,15 @@ def shown(result):
     return [line.split() for line in out.getvalue().splitlines()]
 
 
-def test_branches_of_a_training_job():
+@pytest.fixture(scope="module")
+def trained():
+    """Report of a training job with two data sets."""
+    return report(seed=3, sets=2)
+
+
+def test_branches_of_a_training_job(trained):
     """Whole P in order, each once; every number that of the branch itself."""
-    result = report(seed=3, sets=2)
+    result = trained
     assert result["chi"] is None
     assert [one["name"] for one in result["problems"]] == ["population", "seed 3", "seed 4"]
     tables = [DataSet(SMALL, data.draw(SMALL, 140, seed)) for seed in (3, 4)]
@@ -58,18 +65,21 @@ def test_branches_of_a_training_job():
 
 
 def test_chi_is_the_jobs_largest_or_the_one_given():
-    fixed = {"kind": "fixed", "P": 95.5, "chi": [20.0, 30.0], "replicas": 2}
-    for chi, used in ((None, 30.0), (20.0, 20.0)):
-        result = report(fixed, chi=chi)
-        (population,) = result["problems"]  # this job has no data sets
+    """A job without data sets reports the population, at its P whole or not."""
+    model = CopyModel(**LINEAR)
+    fixed = {"kind": "fixed", "P": 20.5, "chi": [50.0, 80.0], "replicas": 2}
+    for chi, used in ((None, 80.0), (50.0, 50.0), (math.inf, None)):
+        result = report(fixed, LINEAR, chi=chi)
+        (population,) = result["problems"]
         assert result["chi"] == used
-        expected = theory.boundary(SMALL, used)
-        assert population["P_star"] == pytest.approx(expected.P_star, rel=1e-7)
-        assert {row["P"] for row in population["minima"]} == {95.5}
+        (row,) = population["minima"]
+        (best,) = theory.minima(model, 20.5, used or math.inf)
+        assert row["P"] == 20.5
+        assert row["alpha"] == pytest.approx(best.alpha, rel=1e-7)
 
 
 def test_linear_attention_reports_the_lowest_minimum():
-    model = {"L": 8, "V": 4, "attention": "linear", "g_s": 1.0, "g_w": 0.1}
+    model = LINEAR
     result = report(TRAIN | {"P": [20, 60], "replicas": 2}, model, seed=1)
     population, one = result["problems"]
     assert "P_star" not in one
@@ -85,15 +95,14 @@ def test_linear_attention_reports_the_lowest_minimum():
     assert [row[:3] for row in rows[1:3]] == [["20", "lowest", w] for w in ("population", "exact")]
 
 
-def test_tables_show_means_and_scatter():
-    result = report(seed=3, sets=3)
-    rows = shown(result)
-    points = np.array([one["P_star"] for one in result["problems"][1:]])
-    assert [row[0] for row in rows[1:5]] == ["population", "seed", "seed", "seed"]
+def test_tables_show_means_and_scatter(trained):
+    rows = shown(trained)
+    points = np.array([one["P_star"] for one in trained["problems"][1:]])
+    assert [row[0] for row in rows[1:4]] == ["population", "seed", "seed"]
     summary = next(row for row in rows if row[:2] == ["data", "sets"])
     assert summary[3] == f"{points.mean():.2f}({100 * points.std(ddof=1):.0f})"
     copy = next(row for row in rows if row[:3] == ["115", "copy", "exact"])
-    assert copy[3] == "3/3"
+    assert copy[3] == "2/2"
     assert rows[-1][-2:] == ["last", "digits."]
 
 
@@ -109,14 +118,15 @@ def test_a_file_may_end_before_the_branches_do(tmp_path):
         report(TRAIN | {"P": [900]}, file=str(path))
 
 
-def test_the_command(tmp_path):
+def test_the_command(tmp_path, trained):
     path = tmp_path / "job.toml"
-    path.write_text(tomli_w.dumps(job(seed=3)))
-    done = tiny.command("minima", path, "--json", "--set", "protocol.P=95")
-    result = json.loads(done.stdout)
-    assert {row["P"] for one in result["problems"] for row in one["minima"]} == {95.0}
-    text = tiny.command("minima", path, "--chi", "inf").stdout
-    assert f"{result['problems'][0]['P_star']:.2f}" in text
+    path.write_text(tomli_w.dumps(job(seed=3, sets=2)))
+    done = tiny.command("minima", path, "--set", "data.sets=1")
+    assert f"{trained['problems'][1]['P_star']:.2f}" in done.stdout
+    path.write_text(tomli_w.dumps(job(TRAIN | {"P": [20]}, LINEAR)))
+    done = tiny.command("minima", path, "--json", "--starts", "1")
+    names = [one["name"] for one in json.loads(done.stdout)["problems"]]
+    assert names == ["population", "seed 0"]
     wrong = tiny.command("minima", path, "--chi", "0")
     assert wrong.returncode == 2
     assert wrong.stderr.splitlines()[-1] == "mcattn: error: chi is 0.0; it must be > 0, or inf"
