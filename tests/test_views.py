@@ -10,7 +10,7 @@ import test_stages
 from typer.testing import CliRunner
 
 from mcattn import cli
-from mcattn.analysis import views
+from mcattn.analysis import comparison, views
 from mcattn.cli import app
 from mcattn.errors import JobError
 
@@ -31,7 +31,8 @@ QUESTIONS = {"stages": ("softmax", "linear"), "precursors": ("approach",)}
 
 
 @pytest.mark.parametrize("view", QUESTIONS)
-def test_every_view_prints_tells_json_and_draws(view, files):
+def test_every_view_prints_tells_json_and_draws(view, files, monkeypatch):
+    monkeypatch.setattr(comparison, "EXACT_POINTS", 5)  # of a line that takes 0.1 s a point
     names = [str(files[name]) for name in QUESTIONS[view]]
     printed = CliRunner().invoke(app, ["analyze", "--view", view, *names])
     assert printed.exit_code == 0, printed.output
