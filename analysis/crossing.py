@@ -62,6 +62,7 @@ def crossings(run: Run, anchor: Anchor) -> list[Crossing]:
     RunFileError : no loop has both branches from the anchor to the crossing.
     """
     fixed.expect(run, "hysteresis")
+    fixed.population_only(run)
     if np.ptp(run.states["chi"]) > 0 or run.switch is None:
         raise RunFileError(f"{run.path}: a crossing needs a path in P at one chi, and two phases")
     sweeps = run.states["thermalize"] + run.states["sweeps"]

@@ -12,6 +12,7 @@ import numpy as np
 
 from mcattn import action, phases
 from mcattn.analysis import series
+from mcattn.analysis.disorder import Split, split
 from mcattn.analysis.series import Estimate
 from mcattn.errors import RunFileError, TooFewSamplesError
 from mcattn.model import CopyModel
@@ -58,6 +59,7 @@ class FixedResult:
     versions: dict[str, str]
     states: tuple[StateSummary, ...]
     warnings: tuple[str, ...]
+    disorder: tuple[Split, ...] = ()  # of m and q in every state, in a run on data sets
 
     @property
     def control(self) -> str:
@@ -91,6 +93,7 @@ def analyze(run: Run) -> FixedResult:
         versions=run.versions,
         states=states,
         warnings=tuple(general_warnings(run) + _stuck(states)),
+        disorder=_disorder(run, X),
     )
 
 
@@ -103,6 +106,15 @@ def expect(run: Run, protocol: str) -> None:
         raise TooFewSamplesError(
             f"{run.path} shows no rows yet: the run is in its first sweeps, or was stopped there "
             "and waits for mcattn resume"
+        )
+
+
+def population_only(run: Run) -> None:
+    """Refuse a run on data sets where samples are to be reweighted by the population action."""
+    if run.exact:
+        raise RunFileError(
+            f"{run.path} sampled the exact action of data sets; this analysis reweights by the "
+            'population\'s: expected a run with action = "population"'
         )
 
 
@@ -162,6 +174,18 @@ def general_warnings(run: Run) -> list[str]:
     if distinct < run.replicas:
         found.append(f"only {distinct} of {run.replicas} replicas differ: the others are copies")
     return found
+
+
+def _disorder(run: Run, X: np.ndarray) -> tuple[Split, ...]:
+    if not run.exact:
+        return ()
+    found = []
+    for k in np.unique(run.state[0]):
+        own = run.state[0] == k
+        at = float(run.states["P"][k]), float(run.states["chi"][k])
+        for i, name in enumerate(("m", "q")):
+            found.append(split(name, *at, X[:, own, i], run.exact["set"][own]))
+    return tuple(found)
 
 
 def _summary(run: Run, X: np.ndarray, k: int) -> StateSummary:

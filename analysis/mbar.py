@@ -126,7 +126,7 @@ def pool(run: Run) -> Pool:
 
     Raises
     ------
-    RunFileError : a hysteresis run, whose states are not in equilibrium.
+    RunFileError : a hysteresis run, whose states are not in equilibrium; a run on data sets.
     TooFewSamplesError : fewer than 20 rows.
     SamplingError : states that do not overlap; the sentence names them.
     """
@@ -135,6 +135,7 @@ def pool(run: Run) -> Pool:
             f"{run.path} is a {run.protocol} run; free energies need states in equilibrium: "
             "an umbrella, tempering or fixed run"
         )
+    fixed.population_only(run)
     rows, count = len(run.sweep), len(run.states["P"])
     if rows < LEAST_ROWS:
         fixed.expect(run, run.protocol)

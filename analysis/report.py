@@ -129,6 +129,8 @@ def print_tables(result: Result, console: Console | None = None) -> None:
         tables, estimates = [_states(result)], [state.m for state in result.states]
         if isinstance(result, TemperingResult):
             tables += [_swaps(result)]
+        elif result.disorder:
+            tables += [_disorder(result)]
     for title, table in tables:
         console.print(title, style="bold", markup=False)
         console.print(table)
@@ -269,6 +271,16 @@ def _states(result: FixedResult | TemperingResult) -> tuple[str, Table]:
             _note(state.m, state.replicas),
         )
     return f"Averages of {_model(result)}", table
+
+
+def _disorder(result: FixedResult) -> tuple[str, Table]:
+    """One row for each observable of each state: error of the mean over data sets, its parts."""
+    table = _table(("", "P", "chi", "sets", "mean", "error", "sampling", "between sets"))
+    for split in result.disorder:
+        numbers = (split.value, split.error, split.sampling, split.disorder)
+        at = (split.name, f"{split.P:.5g}", f"{split.chi:g}", str(split.sets))
+        table.add_row(*at, *(_number(x) for x in numbers))
+    return "Averages over data sets: sampling and disorder", table
 
 
 def _swaps(result: TemperingResult) -> tuple[str, Table]:

@@ -1,8 +1,8 @@
 """Compiled inner loops: arrays and scalars in, arrays filled in place.
 
 Nothing here knows of files, MPI, classes or settings, and nothing here imports the rest of
-mcattn. Every array is flat or (row, lane); the last axis always runs over replicas, which move
-in lockstep through SIMD lanes.
+mcattn. Where replicas move in lockstep through SIMD lanes, every array is flat or (row, lane) and
+the last axis runs over replicas; networks and patterns on data are advanced one by one.
 """
 
 if __name__ != "mcattn.kernels":

@@ -68,6 +68,11 @@ def store(array, i, x):
     array[i : i + W] = x
 
 
+def load_singles(array, i):
+    """Like `load`, from an array of single-precision numbers."""
+    return array[i : i + W].astype(np.float64)
+
+
 def _pointer(context, builder, array_type, array, i, vector):
     data = context.make_array(array_type)(context, builder, array).data
     return builder.bitcast(builder.gep(data, [i]), vector.llvm.as_pointer())
@@ -94,6 +99,19 @@ def _store(typingctx, array, i, x):
     return types.void(array, types.int64, x), codegen
 
 
+@intrinsic
+def _load_singles(typingctx, array, i):
+    singles = ir.VectorType(ir.FloatType(), W)
+
+    def codegen(context, builder, signature, args):
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        pointer = builder.bitcast(builder.gep(data, [args[1]]), singles.as_pointer())
+        return builder.fpext(builder.load(pointer, align=4), FLOATS.llvm)
+
+    return FLOATS(array, types.int64), codegen
+
+
+overload(load_singles)(lambda array, i: lambda array, i: _load_singles(array, i))
 overload(load)(lambda array, i: lambda array, i: _load(array, i))
 overload(store)(lambda array, i, x: lambda array, i, x: _store(array, i, x))
 
@@ -169,6 +187,13 @@ def minimum(x, high):
     return np.minimum(x, high)
 
 
+def total(x):
+    """Sum of the lanes, by halves: lane i and lane i + W/2 first."""
+    while len(x) > 1:
+        x = x[: len(x) // 2] + x[len(x) // 2 :]
+    return x[0]
+
+
 def maximum(x, low):
     """The larger of each lane and the scalar `low`."""
     return np.maximum(x, low)
@@ -194,6 +219,18 @@ def _negative(typingctx, x):
     return INTS(FLOATS), codegen
 
 
+@intrinsic
+def _total(typingctx, x):
+    def codegen(context, builder, signature, args):
+        parts = [builder.extract_element(args[0], ir.Constant(_I32, i)) for i in range(W)]
+        while len(parts) > 1:
+            half = len(parts) // 2
+            parts = [builder.fadd(parts[i], parts[half + i]) for i in range(half)]
+        return parts[0]
+
+    return types.float64(FLOATS), codegen
+
+
 def _bound(comparison):
     @intrinsic
     def compiled(typingctx, x, limit):
@@ -212,6 +249,7 @@ _minimum, _maximum = _bound("<"), _bound(">")
 overload(shift_right)(lambda x, k: lambda x, k: _shift_right(x, k))
 overload(bits)(lambda x: lambda x: _bits(x))
 overload(negative)(lambda x: lambda x: _negative(x))
+overload(total)(lambda x: lambda x: _total(x))
 overload(minimum)(lambda x, high: lambda x, high: _minimum(x, high))
 overload(maximum)(lambda x, low: lambda x, low: _maximum(x, low))
 

@@ -6,6 +6,8 @@ are used; the generator's lowest bits are weak. Source: Blackman and Vigna, "Scr
 pseudorandom number generators" (2021).
 """
 
+import numpy as np
+
 from mcattn.kernels.jit import jit
 from mcattn.kernels.simd import bits, load, shift_right, store
 
@@ -36,3 +38,17 @@ def draw(stream, r):
 def one_to_two(x):
     """Random bits as a uniform double in [1, 2): the top 52 bits are its mantissa."""
     return bits(shift_right(x, 12) | 0x3FF0000000000000)
+
+
+@jit
+def uniform(words):
+    """The next uniform double in [0, 1) of one stream; `words` has shape (4,), uint64."""
+    a, b, c, d = words[0], words[1], words[2], words[3]
+    out = a + d
+    c ^= a
+    d ^= b
+    words[1] = b ^ c
+    words[0] = a ^ d
+    words[2] = c ^ (b << np.uint64(17))
+    words[3] = (d << np.uint64(45)) | (d >> np.uint64(19))
+    return np.float64(out >> np.uint64(12)) * 2.0**-52

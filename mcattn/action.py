@@ -7,7 +7,8 @@ The population action depends on a pattern only through its five sums
     X = (m, q, tau, r, s2)
 
 (theory.md, "Population action"): copy overlap, inverse participation, mean row sum, mean
-squared row sum, and |S|^2.
+squared row sum, and |S|^2. The exact action of one data set depends on all scores, and on the
+data through their pair counts T alone (mcattn.counts).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mcattn.counts import counts as pair_counts
 from mcattn.errors import ModelError
 from mcattn.model import ATTENTIONS, CopyModel
 
@@ -115,6 +117,78 @@ def per_chi_gradient(X: ArrayLike, model: CopyModel, P: ArrayLike, chi: ArrayLik
     out[..., 3] = data * trace_r + count * k.s2 * w
     out[..., 4] = 1 / (2 * model.g_s)
     return out
+
+
+def exact(S: ArrayLike, tokens: np.ndarray, model: CopyModel, chi: ArrayLike) -> np.ndarray:
+    """Exact effective action F, shape (...), of the scores S, shape (..., a, b), given data.
+
+    exp(-F) is the posterior of the scores, W integrated out: the integral of exp(-chi H) over
+    W, divided by that of W's prior. Source: theory.md, "Exact effective action".
+
+    Parameters
+    ----------
+    tokens : training sequences as ids, shape (P, a).
+    chi : broadcasts against the leading axes of S.
+
+    Raises
+    ------
+    ModelError : scores or tokens do not fit the model.
+    """
+    T = pair_counts(tokens, model.V)
+    return np.asarray(chi) * exact_per_chi(S, T, model, len(tokens), chi)[0]
+
+
+def exact_gradient(
+    S: ArrayLike, tokens: np.ndarray, model: CopyModel, chi: ArrayLike
+) -> np.ndarray:
+    """Gradient dF/dS, shape (..., a, b), of the exact action; arguments as for `exact`."""
+    T = pair_counts(tokens, model.V)
+    chi = np.asarray(chi, dtype=float)
+    return chi[..., None, None] * exact_per_chi(S, T, model, len(tokens), chi)[1]
+
+
+def exact_per_chi(
+    S: ArrayLike, counts: np.ndarray, model: CopyModel, P: int, chi: ArrayLike
+) -> tuple[np.ndarray, np.ndarray]:
+    """Exact F/chi, shape (...), and its gradient, shape (..., a, b); both finite at chi = inf.
+
+    Parameters
+    ----------
+    S : scores, shape (..., a, b).
+    counts : pair counts T of the P sequences, shape (a, b, v, v').
+
+    Raises
+    ------
+    ModelError : scores or counts do not fit the model.
+    """
+    S, L, V = np.asarray(S, dtype=float), model.L, model.V
+    if np.shape(counts) != (L, L, V, V) or S.shape[-2:] != (L, L):
+        raise ModelError(
+            f"scores have shape {S.shape} and counts {np.shape(counts)}; "
+            f"they must be (..., {L}, {L}) and {(L, L, V, V)}"
+        )
+    A = pattern(S, model.attention)
+    flat, batch = counts.reshape(L * L, V * V) / L, S.shape[:-2]
+    gram, cross = (
+        (B.reshape(*batch, L * L) @ flat).reshape(*batch, V, V)
+        for B in (A.swapaxes(-1, -2) @ A, np.roll(A, -1, axis=-2))
+    )
+    ridge, entropy = model.kappa / model.g_w, V / (2 * np.asarray(chi, dtype=float))
+    M = gram + ridge * np.eye(V)
+    inverse = np.linalg.inv(M)
+    W = cross @ inverse
+    data = (P - (W * cross).sum(axis=(-2, -1))) / (2 * model.kappa)
+    prior = (S * S).sum(axis=(-2, -1)) / (2 * model.g_s)
+    value = prior + data + entropy * np.linalg.slogdet(M / ridge)[1]
+    of_gram = W.swapaxes(-1, -2) @ W / (2 * model.kappa) + entropy[..., None, None] * inverse
+    of_overlap, of_copies = (
+        (B.reshape(*batch, V * V) @ flat.T).reshape(*batch, L, L)
+        for B in (of_gram, W / -model.kappa)
+    )
+    slope = 2 * A @ of_overlap + np.roll(of_copies, 1, axis=-2)
+    if model.attention == "softmax":
+        slope = A * (slope - (A * slope).sum(axis=-1, keepdims=True))
+    return value, slope + S / model.g_s
 
 
 def test_loss(X: ArrayLike, model: CopyModel, P: ArrayLike) -> np.ndarray:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from mcattn import streams
+from mcattn.counts import counts as counts
 from mcattn.errors import JobError
 from mcattn.model import CopyModel
 
@@ -45,10 +46,3 @@ def load(path: str | Path, model: CopyModel) -> np.ndarray:
     if (ids != table).any() or ids.min() < 0 or ids.max() >= model.V:
         raise JobError(f"{path} holds {table.min():g} to {table.max():g}; ids are 0..{model.V - 1}")
     return ids
-
-
-def counts(tokens: np.ndarray, V: int) -> np.ndarray:
-    """T, shape (b, b', v, v'): how often tokens v and v' stand at positions b and b' together."""
-    P, L = tokens.shape
-    hot = np.eye(V)[tokens].reshape(P, L * V)
-    return (hot.T @ hot).reshape(L, V, L, V).swapaxes(1, 2)

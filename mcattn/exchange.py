@@ -45,11 +45,7 @@ class Exchanger:
         coupling : of every state, shape (COUPLINGS, k).
         into : the map from replicas to states, and the counts; changed.
         """
-        luck, groups = self._luck(into.done), len(self._ladder.groups)
-        if self._ladder.pairing == "random":
-            group = (luck[:, 0] * groups).astype(np.int64)
-        else:
-            group = np.full(len(luck), into.done % groups)
+        luck, group = self._luck(into.done), self._group(into.done)
         into.done += 1
         moved = exchange.swap(
             X, into.state, group, self._pairs, self._bounds, luck, coupling,
@@ -57,6 +53,47 @@ class Exchanger:
             into.attempted, into.accepted, into.chance,
         )  # fmt: skip
         return moved > 0
+
+    def partners(self, now: Exchanged) -> np.ndarray:
+        """State that the next exchange proposes to every replica, shape (r,); its own if none."""
+        out = now.state.reshape(self._holder.shape).copy()
+        for ladder, group in enumerate(self._group(now.done)):
+            low, high = self._pairs[:, self._bounds[group] : self._bounds[group + 1]]
+            other = np.arange(self._ladder.states)
+            other[low], other[high] = high, low
+            out[ladder] = other[out[ladder]]
+        return out.ravel()
+
+    def decide(self, change: np.ndarray, into: Exchanged) -> bool:
+        """Like `exchange`, by numbers that the caller has worked out.
+
+        change : ln of the weight in the state of `partners` over that in its own state, for the
+            pattern of every replica, shape (r,).
+        """
+        luck, groups, moved = self._luck(into.done), self._group(into.done), False
+        into.done += 1
+        for ladder, group in enumerate(groups):
+            pairs = slice(self._bounds[group], self._bounds[group + 1])
+            low, high = self._pairs[:, pairs]
+            first = ladder * self._ladder.states
+            holder = self._holder[ladder]
+            holder[into.state[first : first + len(holder)]] = first + np.arange(len(holder))
+            i, j = holder[low], holder[high]
+            chance = np.exp(np.minimum(change[i] + change[j], 0.0))
+            ok = luck[ladder, 1 : 1 + len(low)] < chance
+            into.attempted[ladder, pairs] += 1
+            into.accepted[ladder, pairs] += ok
+            into.chance[ladder, pairs] += chance
+            into.state[i[ok]], into.state[j[ok]] = high[ok], low[ok]
+            moved = moved or bool(ok.any())
+        return moved
+
+    def _group(self, number: int) -> np.ndarray:
+        """The group of pairs that an exchange proposes in every ladder, shape (l,)."""
+        groups = len(self._ladder.groups)
+        if self._ladder.pairing == "random":
+            return (self._luck(number)[:, 0] * groups).astype(np.int64)
+        return np.full(self._ladder.ladders, number % groups)
 
     def _luck(self, number: int) -> np.ndarray:
         """The uniform numbers of an exchange, shape (l, 1 + largest group)."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
 from mcattn import protocols, windows
+from mcattn.exactjob import check_sequences, check_shares
 from mcattn.jobfields import (
     MOST_REPLICAS,
     Biases,
@@ -40,6 +42,7 @@ class Hysteresis(Table):
     """
 
     kind: Literal["hysteresis"]
+    action: Literal["population", "exact"] = "population"
     P: Values
     chi: Values
     replicas: Count = 64
@@ -94,6 +97,7 @@ class Fixed(Table):
     """Independent replicas in fixed states: one state for each value of P, chi or the bias."""
 
     kind: Literal["fixed"]
+    action: Literal["population", "exact"] = "population"
     P: Values
     chi: Values
     bias_center: Biases = (0.0,)
@@ -131,6 +135,7 @@ class Tempering(Table):
     """Replicas that exchange states along a path of P, chi and bias, or in a grid of P and chi."""
 
     kind: Literal["tempering"]
+    action: Literal["population", "exact"] = "population"
     P: Values
     chi: Values
     bias_center: Biases = (0.0,)
@@ -190,6 +195,7 @@ class Umbrella(Table):
     """Replicas that exchange windows along an order parameter, at one P and chi."""
 
     kind: Literal["umbrella"]
+    action: Literal["population", "exact"] = "population"
     chi: Positive
     P: Positive | None = None
     along: Literal["m", "tau", "beta"] | None = None
@@ -278,15 +284,22 @@ class Job(Table):
     def _check(self) -> Job:
         if isinstance(self.protocol, Umbrella):
             self.plan()
-        if self.protocol.kind == "train" and self.protocol.replicas % self.data.sets:
-            raise ValueError(
-                f"protocol.replicas is {self.protocol.replicas}; it must be a multiple of "
-                f"data.sets = {self.data.sets}"
-            )
+        if self._exact or isinstance(self.protocol, Train):
+            exchange = isinstance(self.protocol, Tempering | Umbrella)
+            name = "ladders" if exchange else "replicas"
+            check_shares(name, getattr(self.protocol, name), self.data.sets)
+        if self._exact:
+            check_sequences(self.plan())
         return self
+
+    @property
+    def _exact(self) -> bool:
+        return not isinstance(self.protocol, Train) and self.protocol.action == "exact"
 
     def plan(self) -> Plan:
         """What the run does: states, stages, replicas."""
         if isinstance(self.protocol, Umbrella):
-            return self.protocol.plan(self.model)
-        return self.protocol.plan()
+            plan = self.protocol.plan(self.model)
+        else:
+            plan = self.protocol.plan()
+        return replace(plan, sets=self.data.sets) if self._exact else plan

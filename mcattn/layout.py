@@ -40,12 +40,13 @@ class Header:
     replicas: int
     L: int
     ladder: Ladder | None = None
-    training: bool = False
+    extra: tuple[schema.Field, ...] = ()  # of schema.EXTRA: the columns of a row after the sums
+    set_of: np.ndarray | None = None  # (r,) data set of every replica, if its action is sampled
 
     @property
     def rows(self) -> tuple[schema.Field, ...]:
         """The datasets that grow with the run."""
-        return schema.SAMPLES + schema.PATTERNS + (schema.TRAINING if self.training else ())
+        return schema.SAMPLES + schema.PATTERNS + self.extra
 
     def shape(self, field: schema.Field) -> tuple[int, ...]:
         """Lengths of a field's axes after the first."""
@@ -59,7 +60,7 @@ class Commit:
 
     sweep: np.ndarray  # (t,)
     state: np.ndarray  # (t, r)
-    X: np.ndarray  # (t, r, 5), in training with the columns of schema.TRAINING
+    X: np.ndarray  # (t, r, 5), or with the header's further columns
     patterns: list[Pattern]
     checkpoint: Checkpoint
 
@@ -87,8 +88,8 @@ def write_part(f: h5py.File, header: Header, commit: Commit) -> None:
     """The rows and patterns of a commit, and the checkpoint that belongs to them."""
     f.attrs["level"] = 0
     columns = {"sweep": commit.sweep, "state": commit.state}
-    names = [*SUMS, *(field.name for field in schema.TRAINING)]
-    columns |= {name: commit.X[..., i] for i, name in enumerate(names[: commit.X.shape[2]])}
+    names = [*SUMS, *(field.name for field in header.extra)]
+    columns |= {name: commit.X[..., i] for i, name in enumerate(names)}
     for field in header.rows:
         if field.group != "patterns":
             _dataset(f, field, columns[field.name])
@@ -140,7 +141,7 @@ def resume_range(whole: h5py.File) -> int | None:
 
 def _growing(f: h5py.File) -> list[schema.Field]:
     """The datasets of a file that grow with its run."""
-    fields = schema.SAMPLES + schema.PATTERNS + schema.TRAINING
+    fields = schema.SAMPLES + schema.PATTERNS + schema.EXTRA
     return [field for field in fields if field.path in f]
 
 
@@ -192,6 +193,7 @@ def copy_master(master: h5py.File, f: h5py.File, header: Header, parts: list[Par
         _copy_entries(f, field, master[field.path], len(master[field.path]))
     for field in schema.STATES + schema.EXCHANGES:
         _dataset(f, field, master[field.path][:])
+    _write_sets(f, header)
     _describe(f)
     if parts:
         _write_checkpoint(f, read_checkpoint(parts[-1].path, len(header.states)))
@@ -235,6 +237,13 @@ def _write_states(f: h5py.File, header: Header, tables: Tables, exchanged: Excha
     columns |= {name: getattr(exchanged, name) for name in ("place", *_SWAPS)}
     for field in schema.EXCHANGES:
         _dataset(f, field, columns[field.name])
+    _write_sets(f, header)
+
+
+def _write_sets(f: h5py.File, header: Header) -> None:
+    if header.set_of is not None:
+        for field in schema.DATA:
+            _dataset(f, field, header.set_of)
 
 
 def _dataset(f: h5py.File, field: schema.Field, values: np.ndarray) -> None:
@@ -273,7 +282,7 @@ def _view(f: h5py.File, field: schema.Field, parts: list[Part], shape: tuple[int
 
 def _describe(f: h5py.File) -> None:
     """Attach meanings, and name every axis through a scale in its group, as netCDF does."""
-    for field in schema.TABLE + schema.TRAINING:
+    for field in schema.TABLE + schema.EXTRA + schema.DATA:
         if field.path not in f:
             continue
         dataset = f[field.path]

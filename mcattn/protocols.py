@@ -72,6 +72,7 @@ class Plan:
     ladder : along which replicas exchange their states, or None.
     recipe : how networks are trained, or None where patterns are sampled.
     along : the order parameter that biases act on, one of `action.COORDINATES`.
+    sets : data sets whose exact action is sampled; 0 for the population's action.
     """
 
     kind: str
@@ -82,10 +83,16 @@ class Plan:
     ladder: Ladder | None = None
     recipe: Recipe | None = None
     along: str = "m"
+    sets: int = 0
 
     @property
     def total_sweeps(self) -> int:
         return sum(stage.length for stage in self.stages)
+
+    def set_of(self) -> np.ndarray:
+        """Data set of every replica, shape (r,): in turn, but alike within a ladder."""
+        r = np.arange(self.replicas)
+        return (r // self.ladder.states if self.ladder else r) % self.sets
 
 
 def hysteresis(

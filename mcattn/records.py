@@ -29,7 +29,7 @@ class Block:
     """What one block of sweeps yields on this rank."""
 
     sweep: np.ndarray  # (t,) sweeps done when each row was taken
-    X: np.ndarray  # (t, r, 5), or more columns: see schema.TRAINING
+    X: np.ndarray  # (t, r, 5), or more columns: see schema.EXTRA
     state: np.ndarray  # (r,) in which the rows were taken
     patterns: list[Pattern]
 

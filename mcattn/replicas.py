@@ -61,6 +61,19 @@ def couplings(
     return out
 
 
+def starting_scores(
+    model: CopyModel, copy: bool, chi: float, rng: np.random.Generator
+) -> np.ndarray:
+    """Prior noise around the uniform or the copy pattern, shape (a, b)."""
+    L = model.L
+    S = math.sqrt(model.g_s / chi) * rng.standard_normal((L, L))
+    if copy:
+        # Softmax: this gap puts 80 % of each row on the copied position. Linear: beta = 1.
+        gap = math.log(4 * (L - 1)) if model.attention == "softmax" else 1.0
+        S[np.arange(L), np.arange(L) - 1] += gap
+    return S
+
+
 class Replicas:
     """Replicas first .. first + count - 1 of a run, on one process.
 
@@ -107,17 +120,14 @@ class Replicas:
         chi : inverse temperature of every replica's noise, shape (r,).
         """
         L = self.model.L
-        # Softmax: this gap puts 80 % of each row on the copied position. Linear: beta = 1.
-        gap = math.log(4 * (L - 1)) if self._softmax else 1.0
-        copy = self._padded(np.where(np.asarray(phase) == "copy", gap, 0.0))
+        copy = self._padded(np.asarray(phase) == "copy") > 0
+        chi = self._padded(chi)
         S = np.empty((self._lanes, L, L))
         words = np.empty((self._lanes, stream.WORDS), dtype=np.uint64)
-        width = np.sqrt(self.model.g_s / self._padded(chi))
         for lane in range(self._lanes):
             replica = self.first + lane
             rng = streams.start_generator(self.seed, replica, loop)
-            S[lane] = width[lane] * rng.standard_normal((L, L))
-            S[lane, np.arange(L), np.arange(L) - 1] += copy[lane]
+            S[lane] = starting_scores(self.model, bool(copy[lane]), chi[lane], rng)
             words[lane] = streams.update_words(self.seed, replica, loop)
         self._restore(S, words)
 

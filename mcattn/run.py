@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mcattn import extend, jobtext, schema, theory, training
+from mcattn import exact_sampler, extend, jobtext, schema, theory, training
 from mcattn.errors import RunFileError
 from mcattn.jobfile import Job, RunSettings
 from mcattn.layout import Commit, Header
@@ -182,8 +182,9 @@ def _header(job: Job, text: str, plan: Plan, switch: tuple[float, float] | None)
         "bias_along": plan.along,
         "versions": json.dumps(versions()),
     }
-    training = plan.recipe is not None
-    return Header(attributes, plan.states, plan.replicas, job.model.L, plan.ladder, training)
+    extra = schema.TRAINING if plan.recipe else schema.EXACT if plan.sets else ()
+    set_of = plan.set_of() if plan.sets else None
+    return Header(attributes, plan.states, plan.replicas, job.model.L, plan.ladder, extra, set_of)
 
 
 def _carry_out(
@@ -199,7 +200,7 @@ def _carry_out(
         return stores[0].latest()
 
     # The other ranks find the kernels compiled.
-    ranks.on_root(lambda: training.compile_kernels() if plan.recipe else compile_kernels(job.model))
+    ranks.on_root(lambda: _compile(job.model, plan))
     sampler = _sampler(job, plan, ranks, switch)  # may refuse its data: before any file is made
     checkpoint = ranks.on_root(open_store)
     if ranks.rank == 0:
@@ -216,9 +217,18 @@ def _carry_out(
     return Outcome(sampler.sweep, plan.total_sweeps)
 
 
+def _compile(model: CopyModel, plan: Plan) -> None:
+    if plan.recipe:
+        training.compile_kernels()
+    elif plan.sets:
+        exact_sampler.compile_kernels()
+    else:
+        compile_kernels(model)
+
+
 def _shared(plan: Plan, ranks: Serial) -> tuple[int, int]:
-    """First replica and number of replicas of this rank; trained networks move one by one."""
-    block = 1 if plan.recipe else LANES
+    """First replica and number of replicas of this rank; what knows data moves one by one."""
+    block = 1 if plan.recipe or plan.sets else LANES
     return share(plan.replicas, block, ranks.rank, ranks.size)
 
 
@@ -226,6 +236,8 @@ def _sampler(job: Job, plan: Plan, ranks: Serial, switch: tuple[float, float] | 
     first, count = _shared(plan, ranks)
     if plan.recipe:
         return training.trainer(job, plan, ranks, first, count, switch)
+    if plan.sets:
+        return exact_sampler.exact_sampler(job, plan, ranks, first, count, switch)
     return Sampler(plan, job.model, job.run.seed, ranks, first, count, switch)
 
 

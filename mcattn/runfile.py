@@ -26,7 +26,8 @@ class Run:
     """The content of a run file, finished or not. Axes: t time, r replica, k state, p pattern.
 
     `states`, `patterns`, `exchanges` and `training` hold one array for each name of
-    schema.STATES, schema.PATTERNS, schema.EXCHANGES and schema.TRAINING.
+    schema.STATES, schema.PATTERNS, schema.EXCHANGES and schema.TRAINING; `exact` one for each of
+    schema.EXACT, and "set".
     """
 
     path: Path
@@ -46,6 +47,7 @@ class Run:
     patterns: dict[str, np.ndarray]  # each (p, ...)
     exchanges: dict[str, np.ndarray]  # empty arrays but in a tempering run
     training: dict[str, np.ndarray] = field(default_factory=dict)  # (t, r); a training run's
+    exact: dict[str, np.ndarray] = field(default_factory=dict)  # (t, r) and (r,); on data sets
 
     @property
     def replicas(self) -> int:
@@ -82,7 +84,8 @@ def _has_holes(run: Run) -> bool:
     """Whether rows were read as fill values, as those of a missing part are."""
     whole = (run.sweep, run.state, run.patterns["sweep"], run.patterns["state"])
     return any((a == -1).any() for a in whole) or any(
-        np.isnan(a).any() for a in (run.X, run.patterns["scores"], *run.training.values())
+        np.isnan(a).any()
+        for a in (run.X, run.patterns["scores"], *run.training.values(), *run.exact.values())
     )
 
 
@@ -145,8 +148,13 @@ def _read(f: h5py.File, path: Path) -> Run:
         states={entry.name: f[entry.path][:] for entry in schema.STATES},
         patterns={entry.name: f[entry.path][:] for entry in schema.PATTERNS},
         exchanges={entry.name: f[entry.path][:] for entry in schema.EXCHANGES},
-        training={entry.name: f[entry.path][:] for entry in schema.TRAINING if entry.path in f},
+        training=_optional(f, schema.TRAINING),
+        exact=_optional(f, schema.EXACT + schema.DATA),
     )
+
+
+def _optional(f: h5py.File, fields: tuple[schema.Field, ...]) -> dict[str, np.ndarray]:
+    return {entry.name: f[entry.path][:] for entry in fields if entry.path in f}
 
 
 def model_from_json(text: str) -> CopyModel:

@@ -40,6 +40,7 @@ class Sampler:
     """
 
     target_acceptance = TARGET_ACCEPTANCE
+    confident = 1  # updates of a block in a state that a step is tuned by with full gain
 
     def __init__(
         self,
@@ -204,7 +205,8 @@ class Sampler:
         attempted, accepted = self._ranks.sum(self._by_state(sweeps, accepted))
         k = np.flatnonzero(attempted)
         rate = accepted[k] / attempted[k]
-        self.tables.step[k] *= np.exp(_TUNING_GAIN * (rate - self.target_acceptance))
+        gain = _TUNING_GAIN * np.minimum(attempted[k] / self.confident, 1.0)
+        self.tables.step[k] *= np.exp(gain * (rate - self.target_acceptance))
         self._set_states()
 
     def _count(self, sweeps: int, accepted: np.ndarray, drift: np.ndarray) -> None:

@@ -81,6 +81,19 @@ TRAINING = (
         "share of the squared scores' weights that acts on positions alone",
     ),
 )
+# Only in runs under the exact action of data sets, F = chi energy + log_det.
+EXACT = (
+    Field(
+        "exact",
+        "energy",
+        (TIME, REPLICA),
+        "f8",
+        "F/chi of the replica's data at its P, at chi = inf",
+    ),
+    Field("exact", "log_det", (TIME, REPLICA), "f8", "what F has besides: (V/2) ln det(1 + G/rho)"),
+)
+DATA = (Field("exact", "set", (REPLICA,), "i4", "data set of the replica; 0 first"),)
+EXTRA = TRAINING + EXACT  # what grows with a run in some runs only
 MEMORY = Field(
     "resume", "memory", (REPLICA, "number"), "f8", "weights, then Adam's moments (training only)"
 )

@@ -94,7 +94,7 @@ def trainer(
             f"positional network takes at most {_MOST_COUNTS:g}"
         )
     most = int(plan.states.P.max())
-    tables = ranks.on_root(lambda: _tables(job, most + (0 if positional else FRESH)))
+    tables = ranks.on_root(lambda: token_tables(job, most + (0 if positional else FRESH)))
 
     @lru_cache(maxsize=1)
     def sequences(P: int) -> list[Sequences]:
@@ -108,8 +108,13 @@ def trainer(
     )  # fmt: skip
 
 
-def _tables(job: Job, rows: int) -> list[np.ndarray]:
-    """Token tables (mu, a) of all data sets, with so many rows."""
+def token_tables(job: Job, rows: int) -> list[np.ndarray]:
+    """Token tables (mu, a) of all data sets, with so many rows.
+
+    Raises
+    ------
+    JobError : the job's file holds fewer.
+    """
     model, source = job.model, job.data
     if source.file is None:
         return [draw(model, rows, source.seed + k) for k in range(source.sets)]

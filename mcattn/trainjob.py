@@ -12,7 +12,7 @@ from mcattn.jobfields import Count, Positive, Sweeps, Table, Values, array
 from mcattn.protocols import Plan
 from mcattn.recipe import Recipe
 
-_MOST_SEQUENCES = 10**7
+MOST_SEQUENCES = 10**7
 # Adam's: small against the scores that copying needs, so that a start does not jump branches.
 _RATES = {"adam": 0.01, "flow": 0.01, "sgld": 0.05}
 
@@ -44,8 +44,8 @@ class Train(Table):
         P = np.rint(array(self.P))
         if P.min() < 1:
             raise ValueError(f"P has {array(self.P).min():g}; sequences are counted from 1")
-        if P.max() > _MOST_SEQUENCES:
-            raise ValueError(f"P has {P.max():g}; it must be at most {_MOST_SEQUENCES:g}")
+        if P.max() > MOST_SEQUENCES:
+            raise ValueError(f"P has {P.max():g}; it must be at most {MOST_SEQUENCES:g}")
         if (np.diff(P) == 0).any():
             raise ValueError("P has neighbours that are the same whole number; leave one out")
         return self

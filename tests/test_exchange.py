@@ -182,6 +182,32 @@ def test_the_numbers_belong_to_seed_ladder_and_exchange():
     assert (elsewhere.accepted != whole.accepted).any()
 
 
+@pytest.mark.parametrize("pairing", ["even-odd", "random"])
+def test_decisions_by_given_numbers_are_those_of_the_kernel(pairing):
+    """`partners` and `decide` with the population action take the decisions of `exchange`."""
+    ladder = ladder_of((3, 4), ladders=2, pairing=pairing)
+    exchanger, one, table = begun(ladder)
+    other, controls = begun(ladder)[1], ladder.controls(ladder.start())
+    P, chi, center, strength = (controls[n] for n in ("P", "chi", "bias_center", "bias_strength"))
+    moved = 0
+    for round_ in range(40):
+        X = random_sums(MODEL, 24, round_)
+
+        def weight(k, X=X):
+            bias = strength[k] / 2 * (X[:, 0] - center[k]) ** 2
+            return -action.population(X, MODEL, P[k], chi[k]) - bias
+
+        change = weight(exchanger.partners(other)) - weight(other.state)
+        ours = exchanger.decide(change, other)
+        assert ours == exchanger.exchange(X, table, one)
+        np.testing.assert_array_equal(one.state, other.state)
+        moved += ours
+    assert moved > 0
+    for name in ("attempted", "accepted", "chance"):
+        np.testing.assert_allclose(vars(one)[name], vars(other)[name], rtol=1e-9)
+    assert one.done == other.done == 40
+
+
 def test_two_states_swap_as_often_as_they_should():
     """Frozen patterns: the pair swaps with chance e^R one way and 1 the other; |z| < 4."""
     ladder = ladder_of((2,), ladders=400, spread=0.15)

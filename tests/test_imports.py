@@ -17,12 +17,14 @@ ORDER = (
     ("run", "status"),
     ("store", "progress", "interrupts", "walltime"),
     ("layout", "lock"),
+    ("exact_sampler",),
     ("training",),
     ("sampler",),
-    ("extend", "exchange", "members"),
+    ("extend", "exchange", "members", "exact_replicas"),
     ("replicas", "ranks", "jobtext", "runfile", "records", "network", "optimisers"),
     ("data",),
     ("jobfile",),
+    ("exactjob",),
     ("trainjob",),
     ("protocols", "jobfields"),
     ("windows",),
@@ -31,6 +33,7 @@ ORDER = (
     ("streams", "schema", "phases", "theory", "linear_exact"),
     ("landscape", "linear_landscape"),
     ("action", "ladder", "rows", "recipe"),
+    ("counts",),
     ("model",),
     ("errors",),
 )
@@ -71,7 +74,15 @@ def test_core_imports_run_down(path):
         if room == "analysis":
             assert path.stem == "cli"
         elif room == "kernels":
-            assert path.stem in ("replicas", "exchange", "run", "doctor", "network", "optimisers")
+            assert path.stem in (
+                "replicas",
+                "exchange",
+                "run",
+                "doctor",
+                "network",
+                "optimisers",
+                "exact_replicas",
+            )
         elif room in RANK:
             assert RANK[room] >= RANK[path.stem], f"{path.stem} imports {room} uphill"
 

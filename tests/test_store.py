@@ -59,7 +59,7 @@ def test_the_documented_layout_is_the_schema():
     rows = re.findall(r"^\| `/([^`]+)` \| \(([^)]*)\) \| (\w+) \| (.+) \|$", text, re.MULTILINE)
     expected = [
         (f.path, ", ".join(f.axes), f.dtype, f.meaning)
-        for f in (*schema.TABLE, *schema.TRAINING, *schema.RESUME, schema.MEMORY)
+        for f in (*schema.TABLE, *schema.EXTRA, *schema.DATA, *schema.RESUME, schema.MEMORY)
     ]
     assert rows == expected
     attributes = re.findall(r"^\| `(\w+)` \| (.+) \|$", text, re.MULTILINE)
