@@ -360,7 +360,10 @@ def test_the_file_does_not_depend_on_the_ranks(tmp_path, whole, size):
 
 
 # In a pilot round, at the exchange after it, before and after an exchange among the rows.
-@pytest.mark.parametrize("sweeps", [1, 200, 210, 415, 425, 435, 440, 535])
+LATER = [pytest.param(sweeps, marks=pytest.mark.long) for sweeps in (1, 415, 440, 535)]
+
+
+@pytest.mark.parametrize("sweeps", [200, 210, 425, 435, *LATER])
 def test_a_stopped_run_goes_on_elsewhere(tmp_path, whole, sweeps):
     path = tmp_path / "run.h5"
     assert not tiny.carry_out(path, tiny.stop_after(sweeps), only=SMALL).complete
