@@ -168,9 +168,9 @@ def exact_per_chi(
             f"they must be (..., {L}, {L}) and {(L, L, V, V)}"
         )
     A = pattern(S, model.attention)
-    flat, batch = counts.reshape(L * L, V * V) / L, S.shape[:-2]
+    flat, batch = counts.reshape(L * L, V * V), S.shape[:-2]
     gram, cross = (
-        (B.reshape(*batch, L * L) @ flat).reshape(*batch, V, V)
+        (B.reshape(*batch, L * L) @ flat).reshape(*batch, V, V) / L
         for B in (A.swapaxes(-1, -2) @ A, np.roll(A, -1, axis=-2))
     )
     ridge, entropy = model.kappa / model.g_w, V / (2 * np.asarray(chi, dtype=float))
@@ -182,7 +182,7 @@ def exact_per_chi(
     value = prior + data + entropy * np.linalg.slogdet(M / ridge)[1]
     of_gram = W.swapaxes(-1, -2) @ W / (2 * model.kappa) + entropy[..., None, None] * inverse
     of_overlap, of_copies = (
-        (B.reshape(*batch, V * V) @ flat.T).reshape(*batch, L, L)
+        (B.reshape(*batch, V * V) @ flat.T).reshape(*batch, L, L) / L
         for B in (of_gram, W / -model.kappa)
     )
     slope = 2 * A @ of_overlap + np.roll(of_copies, 1, axis=-2)
@@ -200,6 +200,18 @@ def test_loss(X: ArrayLike, model: CopyModel, P: ArrayLike) -> np.ndarray:
     k = _token_sums(X, model, np.asarray(P, dtype=float))
     s2_e, s3_e, t4_e = -k.moment(2, 2), -k.moment(3, 2), -2 * k.moment(4, 3)
     return 1 - _trace(X, k) + k.ridge * _trace_slope(X, k, s2_e, s3_e, t4_e, d_slope=0.0)
+
+
+def expected_loss(W: np.ndarray, X: ArrayLike, model: CopyModel) -> np.ndarray:
+    """Test loss per position, shape (...), of weights W, shape (..., v, v'), with the sums X.
+
+    The mean over fresh tokens of |y - f|^2, from the means of z z^T and y z^T (theory.md).
+    """
+    m, q, tau, r, _ = np.moveaxis(np.asarray(X, dtype=float)[..., None, None], -3, 0)
+    pp = np.outer(model.probabilities, model.probabilities)
+    sigma = np.diag(model.probabilities) - pp
+    gram, cross = q * sigma + r * pp, m * sigma + tau * pp
+    return 1 + (W * (W @ gram - 2 * cross)).sum(axis=(-2, -1))
 
 
 test_loss.__test__ = False  # type: ignore[attr-defined]  # pytest must not collect it

@@ -71,6 +71,10 @@ ViewName = Annotated[
         show_default=False,
     ),
 ]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Override a setting, such as model.L=12; repeatable."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 
@@ -81,10 +85,7 @@ def run(
         Path | None,
         typer.Option("--output", "-o", help="Run file to write; JOB.h5 if not given."),
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Override a setting, such as model.L=12; repeatable."),
-    ] = None,
+    settings: Settings = None,
     time_limit: TimeLimit = None,
 ) -> None:
     """Carry out a job: sample, and store the trajectories.
@@ -273,6 +274,38 @@ def theory(
     theorytext.show(model, chi, values)
     if fluctuations:
         theorytext.show_fluctuations(found)
+
+
+@app.command()
+def minima(
+    job: JobFile,
+    settings: Settings = None,
+    chi: Annotated[
+        float | None,
+        typer.Option("--chi", help="Inverse temperature; by default the job's largest."),
+    ] = None,
+    starts: Annotated[
+        int,
+        typer.Option("--starts", min=1, help="Random starts at each P without two branches."),
+    ] = 8,
+    as_json: AsJson = False,
+) -> None:
+    """Find the minima of a job's action at its values of P, for its data sets too.
+
+    Both branches of softmax attention with their ends and crossing, or the lowest minimum that
+    random starts find; over all scores, without a Markov chain.
+    """
+    from mcattn import jobtext, minimareport
+    from mcattn.analysis import terminal
+    from mcattn.errors import ModelError
+
+    if chi is not None and not chi > 0:
+        raise ModelError(f"chi is {chi}; it must be > 0, or inf")
+    result = minimareport.report(jobtext.load(job, settings)[0], chi, starts)
+    if as_json:
+        print(json.dumps(result, indent=2))
+    else:
+        minimareport.show(result, terminal.console())
 
 
 def _probabilities(text: str | None) -> tuple[float, ...] | None:

@@ -284,7 +284,7 @@ class Job(Table):
     def _check(self) -> Job:
         if isinstance(self.protocol, Umbrella):
             self.plan()
-        if self._exact or isinstance(self.protocol, Train):
+        if self.has_data:
             exchange = isinstance(self.protocol, Tempering | Umbrella)
             name = "ladders" if exchange else "replicas"
             check_shares(name, getattr(self.protocol, name), self.data.sets)
@@ -295,6 +295,11 @@ class Job(Table):
     @property
     def _exact(self) -> bool:
         return not isinstance(self.protocol, Train) and self.protocol.action == "exact"
+
+    @property
+    def has_data(self) -> bool:
+        """Whether the job uses data sets."""
+        return self._exact or isinstance(self.protocol, Train)
 
     def plan(self) -> Plan:
         """What the run does: states, stages, replicas."""

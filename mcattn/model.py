@@ -55,6 +55,11 @@ class CopyModel:
             object.__setattr__(self, "tokens", _probabilities(self.tokens, self.V))
 
     @property
+    def probabilities(self) -> np.ndarray:
+        """Probability of every token, shape (v,)."""
+        return np.full(self.V, 1 / self.V) if self.tokens is None else np.array(self.tokens)
+
+    @property
     def token_groups(self) -> tuple[np.ndarray, np.ndarray]:
         """Distinct token probabilities p_k and how many tokens share each, both shape (k,).
 

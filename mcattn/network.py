@@ -107,7 +107,7 @@ class Network:
         M = self.split(theta)[1]
         if not self.full:
             return M
-        V, p = self.model.V, self._token_probabilities()
+        V, p = self.model.V, self.model.probabilities
         tokens = p @ M[:V, :V] @ p + (M[V:, :V] @ p)[:, None] + (p @ M[:V, V:])[None]
         return tokens + M[V:, V:]
 
@@ -126,7 +126,7 @@ class Network:
         W, M = self.split(theta)
         if not self.full:
             X = action.order_parameters(M, self.model.attention)
-            return X, self._expected_loss(W, X), 1.0
+            return X, float(action.expected_loss(W, X, self.model)), 1.0
         X = np.empty(5)
         value = self._from_sequences(W, M, fresh, np.arange(len(fresh)))
         X[:4], X[4] = self._sums, (M * M).sum()
@@ -141,16 +141,3 @@ class Network:
             W, M, data.tokens, rows, self.model.kappa, self._softmax, self.full,
             self._grad_W, self._grad_M, self._sums,
         )  # fmt: skip
-
-    def _expected_loss(self, W: np.ndarray, X: np.ndarray) -> float:
-        """Mean over tokens of |y - f|^2, from the means of z z^T and y z^T (theory.md)."""
-        p = self._token_probabilities()
-        m, q, tau, r = X[:4]
-        pp = np.outer(p, p)
-        sigma = np.diag(p) - pp
-        gram, cross = q * sigma + r * pp, m * sigma + tau * pp
-        return float(1 - 2 * (W * cross).sum() + (W @ gram * W).sum())
-
-    def _token_probabilities(self) -> np.ndarray:
-        V, tokens = self.model.V, self.model.tokens
-        return np.full(V, 1 / V) if tokens is None else np.array(tokens)

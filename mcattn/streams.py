@@ -8,7 +8,7 @@ import numpy as np
 
 from mcattn.errors import JobError
 
-_UPDATES, _START, _EXCHANGES, _TRAINING, _DATA = 0, 1, 2, 3, 4
+_UPDATES, _START, _EXCHANGES, _TRAINING, _DATA, _SEARCH = 0, 1, 2, 3, 4, 5
 _WORD = 2**64 - 1
 
 
@@ -47,6 +47,12 @@ def data_generator(seed: int) -> np.random.Generator:
     """Generator that draws the data set of this seed."""
     sequence = np.random.SeedSequence(check_seed(seed), spawn_key=(0, _DATA))
     return np.random.default_rng(sequence)
+
+
+def search_generator(seed: int, start: int) -> np.random.Generator:
+    """Generator of the scores from which a search for minima begins."""
+    key = (start, _SEARCH)
+    return np.random.default_rng(np.random.SeedSequence(check_seed(seed), spawn_key=key))
 
 
 def pcg_words(rng: np.random.Generator) -> np.ndarray:

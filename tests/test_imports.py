@@ -13,7 +13,7 @@ ROOT = Path(mcattn.__file__).parent
 # Each room may import from itself and from the rooms after it.
 ORDER = (
     ("cli",),
-    ("doctor", "theorytext"),
+    ("doctor", "theorytext", "minimareport"),
     ("run", "status"),
     ("store", "progress", "interrupts", "walltime"),
     ("layout", "lock"),
@@ -28,7 +28,9 @@ ORDER = (
     ("trainjob",),
     ("protocols", "jobfields"),
     ("windows",),
-    ("linear_stages", "coexistence"),
+    ("linear_stages", "coexistence", "continuation"),
+    ("minima",),
+    ("problems",),
     ("finite_chi",),
     ("streams", "schema", "phases", "theory", "linear_exact"),
     ("landscape", "linear_landscape"),
@@ -113,7 +115,7 @@ def test_analysis_never_samples(path):
     [
         ("mpi4py", {"ranks"}),
         ("typer", {"cli"}),
-        ("h5py", {"runfile", "layout", "store", "status", "doctor"}),
+        ("h5py", {"runfile", "layout", "store", "status", "doctor", "data"}),
         ("numba", {"jit", "simd"}),
         ("pydantic", {"jobfields", "jobfile", "jobtext", "trainjob"}),
     ],
