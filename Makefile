@@ -4,7 +4,7 @@ BIN := .venv/bin
 RANKS ?= 2
 SOURCES := $(wildcard mcattn/*.py kernels/*.py)
 
-.PHONY: run run-linear test test-long lint bench clean
+.PHONY: run run-linear run-planes test test-long lint bench clean
 
 run: runs/hysteresis.h5
 	$(BIN)/mcattn analyze $<
@@ -13,6 +13,22 @@ run: runs/hysteresis.h5
 run-linear: runs/hysteresis_linear.h5
 	$(BIN)/mcattn analyze $<
 	$(BIN)/mcattn plot $<
+
+# The points of the planes P*(L) and P*(V); what is finished already is kept.
+PLANES := $(foreach L,8 12 16 24 32,runs/planes/L$(L).h5) $(foreach V,8 32 64,runs/planes/V$(V).h5)
+
+run-planes: $(PLANES)
+	$(BIN)/mcattn analyze --view planes $^
+	$(BIN)/mcattn plot --view planes $^ -o runs/planes.png
+	$(BIN)/mcattn plot --view sizes $(filter runs/planes/L%,$^) -o runs/sizes.png
+
+runs/planes/L%.h5: jobs/plane.toml .venv/.stamp
+	mkdir -p $(@D)
+	$(BIN)/mpiexec -n $(RANKS) $(BIN)/mcattn run $< -o $@ --set model.L=$*
+
+runs/planes/V%.h5: jobs/plane.toml .venv/.stamp
+	mkdir -p $(@D)
+	$(BIN)/mpiexec -n $(RANKS) $(BIN)/mcattn run $< -o $@ --set model.V=$*
 
 runs/%.h5: jobs/%.toml .venv/.stamp $(SOURCES)
 	mkdir -p runs

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
 from mcattn import action, linear_exact, linear_stages, theory
-from mcattn.analysis import coexistence, fixed, mbar, peak, resample, series
+from mcattn.analysis import fixed, mbar, peak, resample, series, twophase
 from mcattn.analysis.mbar import Pool
 from mcattn.analysis.resample import Draws
 from mcattn.analysis.series import NAN, Estimate, short
@@ -180,7 +180,7 @@ def _pool(run: Run) -> tuple[_Pooled, tuple[float, float], int]:
     """Samples of a run, P within their reach, and how many maxima p(|tau|) has."""
     pool = mbar.pool(run)
     chi = float(pool.states.chi.max())
-    two, reach = coexistence.scan(pool, chi)
+    two, reach = twophase.scan(pool, chi)
     if not np.isfinite(reach[0]):
         raise TooFewSamplesError(f"{run.path}: too few samples at chi = {chi:g}")
     bare = _Pooled(pool, chi, None, NAN)  # type: ignore[arg-type]

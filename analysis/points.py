@@ -12,8 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import track
 
-from mcattn import coexistence as finite_chi_theory
-from mcattn import theory
+from mcattn import coexistence, theory
 from mcattn.analysis import fixed, series, umbrella
 from mcattn.analysis.series import NAN, Estimate
 from mcattn.errors import McattnError, RunFileError
@@ -138,7 +137,7 @@ def _point(run: Run) -> Point:
 @lru_cache  # seconds each
 def _theory(model: CopyModel, chi: float) -> dict[str, float]:
     try:
-        found = finite_chi_theory.coexistence(model, chi)
+        found = coexistence.coexistence(model, chi)
     except McattnError:  # linear attention, or beyond what this theory can sum
         return {}
     if found is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -24,7 +24,6 @@ from mcattn.errors import ModelError, RunFileError
 from mcattn.model import CopyModel
 from mcattn.runfile import Run
 
-GROUPS = 8  # of replicas, left out one after another for the error of an autocorrelation time
 ORDER = {"softmax": "m", "linear": "tau"}
 
 
@@ -140,34 +139,43 @@ def _approach(run: Run, k: int, transition: float) -> Approach:
     X, P = run.X[:, own], float(run.states["P"][k])
     values = fixed.observables(X, run.model, P)
     order, loss = values[ORDER[run.model.attention]], values["loss"]
-    center = 0.0 if run.model.attention == "linear" else float(order.mean())
     every = float(run.sweep[1] - run.sweep[0]) if run.sweep.size > 1 else NAN
     phase = fixed.follow(run, X[..., 0], phases.UNIFORM)
     blank = Estimate(NAN, NAN, NAN, 0.0)
+    center = 0.0 if run.model.attention == "linear" else None
+    variance, time = _fluctuations(order, every, center)
+    loss_variance, loss_time = _fluctuations(loss, every)
     return Approach(
         P=P,
         distance=P / transition,
-        variance=series.mean((order - center) ** 2),
-        time=_time(order - center, every),
+        variance=variance,
+        time=time,
         loss=series.mean(loss),
-        loss_variance=series.mean((loss - loss.mean()) ** 2),
-        loss_time=_time(loss - loss.mean(), every),
+        loss_variance=loss_variance,
+        loss_time=loss_time,
         growth=blank,
         slowing=blank,
         switched=NAN if phase is None else float((phase == phases.COPY).mean()),
     )
 
 
-def _time(d: np.ndarray, every: float) -> Estimate:
-    """Autocorrelation time in sweeps of the deviations d, shape (t, r); jackknife over replicas."""
-    replicas = d.shape[1]
-    groups = np.array_split(np.arange(replicas), min(GROUPS, replicas))
-    value = every * series.autocorrelation_time(d)
-    if len(groups) == 1:
-        return Estimate(value, NAN, NAN, 1.0, series.FEW)
-    without = [every * series.autocorrelation_time(np.delete(d, own, axis=1)) for own in groups]
-    pseudo = series.independent(len(groups) * value - (len(groups) - 1) * np.array(without))
-    return Estimate(value, pseudo.error, NAN, pseudo.n, pseudo.flag)
+def _fluctuations(
+    x: np.ndarray, every: float, center: float | None = None
+) -> tuple[Estimate, Estimate]:
+    """Variance of x, shape (t, r), about a center, its mean if none is known; tau in sweeps."""
+    time = series.autocorrelation(x)
+    if center is None:
+        # The measured mean fluctuates along with the rows, by tau / size of their variance.
+        square = series.mean((x - x.mean()) ** 2)
+        share = 1.0 if math.isnan(time.value) else 1 + time.value / x.size
+        variance = _scaled(square, share)
+    else:
+        variance = series.mean((x - center) ** 2)
+    return variance, _scaled(time, every)
+
+
+def _scaled(estimate: Estimate, factor: float) -> Estimate:
+    return replace(estimate, value=factor * estimate.value, error=factor * estimate.error)
 
 
 def _relative(states: Sequence[Approach]) -> list[Approach]:

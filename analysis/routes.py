@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from mcattn import coexistence as finite_chi_theory
-from mcattn import theory
-from mcattn.analysis import coexistence, crossing, fixed, mbar, resample, series, transition
+from mcattn import coexistence, theory
+from mcattn.analysis import crossing, fixed, mbar, resample, series, transition, twophase
 from mcattn.analysis.crossing import Anchor
 from mcattn.analysis.mbar import Pool
 from mcattn.analysis.series import NAN, Estimate
@@ -119,12 +118,12 @@ def anchored(pool: Pool, found: Transition, source: str) -> Anchor | None:
     """G(copy) - G(uniform) a little above the transition; None if the samples do not reach it."""
     assert found.P_equal_weight
     P, chi = found.P_equal_weight.value * (1 + BESIDE), found.chi
-    reader = coexistence.reader_at(pool, chi, found.P_equal_weight.value)
+    reader = twophase.reader_at(pool, chi, found.P_equal_weight.value)
     if reader is None or not found.reach[0] <= P <= found.reach[1]:
         return None
-    draws = resample.draw(pool, coexistence.influence(pool, chi, P, reader), 0)
-    ratio = float(coexistence.read(pool, chi, P, reader)[0])
-    drawn = coexistence.drawn(pool, draws, chi, np.array([P]), reader)[:, 0, 0]
+    draws = resample.draw(pool, twophase.influence(pool, chi, P, reader), 0)
+    ratio = float(twophase.read(pool, chi, P, reader)[0])
+    drawn = twophase.drawn(pool, draws, chi, np.array([P]), reader)[:, 0, 0]
     estimate = draws.estimate(ratio, drawn)
     return Anchor(P, -ratio, estimate.error, source)
 
@@ -149,7 +148,7 @@ def _theory(model: CopyModel, chi: float) -> list[Route]:
     """Finite-chi theory and the landscape, with the names of their keys."""
     out = []
     try:
-        exact = finite_chi_theory.coexistence(model, chi)
+        exact = coexistence.coexistence(model, chi)
     except McattnError:  # beyond what this theory can sum; the runs are shown all the same
         exact = None
     if exact is not None:

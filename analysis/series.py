@@ -9,12 +9,12 @@ Axes: t rows in time, r replicas, k lag.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import fft, special
+from scipy import fft, signal, special
 
 from mcattn.errors import SamplingError, TooFewSamplesError
 
@@ -169,6 +169,24 @@ def autocorrelation_time(x: ArrayLike) -> float:
     return _correlation(x - x.mean(), x.size).tau
 
 
+def autocorrelation(x: ArrayLike) -> Estimate:
+    """tau of x, shape (t, r), as `autocorrelation_time` gives it, with its error.
+
+    tau is a quotient of two averages over the rows, of d_t sum_{|k| <= W} d_{t+k} and of d_t^2,
+    with deviations d and window W. So its error is that of the mean of what each row adds to it,
+    d_t (sum_k d_{t+k} - tau d_t) / variance, and `mean` knows that one from few long replicas
+    as well as from many short ones. Its `n` and `flag` are those of this mean.
+    """
+    x = _checked(x)
+    if x.shape[0] == 1 or stuck(x).any():
+        return replace(mean(x), value=NAN, error=NAN)
+    d = x - x.mean()
+    found, rows = _correlation(d, x.size), x.shape[0]
+    lags = np.abs(np.arange(-found.window, found.window + 1))[:, None]
+    near = signal.oaconvolve(d, rows / (rows - lags), mode="same", axes=0)
+    return replace(mean(d * (near - found.tau * d) / found.variance), value=found.tau)
+
+
 def stuck(x: np.ndarray) -> np.ndarray:
     """Which replicas of x, shape (t, r), do not move: no change, or hardly any; shape (r,).
 
@@ -186,6 +204,7 @@ class _Correlation(NamedTuple):
     variance: float
     long_run: float
     tau: float
+    window: int  # lags summed
     freedom: float  # of `long_run`, as a chi-square variable
 
 
@@ -206,7 +225,7 @@ def _correlation(d: np.ndarray, averaged: int) -> _Correlation:
     variance = float(covariance[0] + shift)
     long_run = float(long_run + (2 * window + 1) * shift)
     freedom = max(1.0, rows * replicas / (2 * window + 1))
-    return _Correlation(variance, long_run, max(long_run / variance, 0.0), freedom)
+    return _Correlation(variance, long_run, max(long_run / variance, 0.0), window, freedom)
 
 
 def _covariance(d: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mcattn import theory
-from mcattn.analysis import coexistence, mbar, peak, profile, resample, series
+from mcattn.analysis import mbar, peak, profile, resample, series, twophase
 from mcattn.analysis.mbar import Pool
 from mcattn.analysis.peak import Peak
 from mcattn.analysis.profile import Profile
@@ -105,19 +105,19 @@ def estimate(pool: Pool, chi: float | None = None, seed: int = 0) -> Transition:
     TooFewSamplesError, SamplingError : too few samples for errors; see `resample.draw`.
     """
     chi = float(pool.states.chi.max()) if chi is None else chi
-    found, reach = coexistence.scan(pool, chi)
+    found, reach = twophase.scan(pool, chi)
     if isinstance(found, str):
         return _without(pool, chi, reach, found, seed)
-    reader = coexistence.reader_at(pool, chi, found[0])
+    reader = twophase.reader_at(pool, chi, found[0])
     if reader is None:
         return _without(pool, chi, reach, "", seed)
-    P = coexistence.centre(pool, chi, found[0], reader)
+    P = twophase.centre(pool, chi, found[0], reader)
     middle = float(P[len(P) // 2])
-    reader = coexistence.reader_at(pool, chi, middle) or reader
-    draws = resample.draw(pool, coexistence.influence(pool, chi, middle, reader), seed)
-    whole = np.stack([coexistence.read(pool, chi, x, reader) for x in P])
-    table = coexistence.drawn(pool, draws, chi, P, reader)
-    best, drawn = coexistence.numbers(whole[None], P), coexistence.numbers(table, P)
+    reader = twophase.reader_at(pool, chi, middle) or reader
+    draws = resample.draw(pool, twophase.influence(pool, chi, middle, reader), seed)
+    whole = np.stack([twophase.read(pool, chi, x, reader) for x in P])
+    table = twophase.drawn(pool, draws, chi, P, reader)
+    best, drawn = twophase.numbers(whole[None], P), twophase.numbers(table, P)
     values: dict[str, Any] = {
         name: draws.estimate(float(best[name][0]), drawn[name]) for name in VALUES
     }
@@ -126,8 +126,8 @@ def estimate(pool: Pool, chi: float | None = None, seed: int = 0) -> Transition:
         said = series.short(barrier.value, barrier.error)
         why = f"Undecided at chi = {chi:g}: a barrier of {said} kT, not beyond its error."
         return _without(pool, chi, reach, why, seed)
-    x = np.linspace(coexistence.POINTS[0], coexistence.POINTS[-1], CURVE)
-    weight = coexistence.weights_along(table, x)
+    x = np.linspace(twophase.POINTS[0], twophase.POINTS[-1], CURVE)
+    weight = twophase.weights_along(table, x)
     return Transition(
         chi=chi,
         along=pool.states.along,
@@ -142,7 +142,7 @@ def estimate(pool: Pool, chi: float | None = None, seed: int = 0) -> Transition:
             for name in ("P_equal_height", "P_equal_weight")
         ),
         P=middle + x * (P[1] - P[0]),
-        weight=coexistence.weights_along(whole[None], x)[0],
+        weight=twophase.weights_along(whole[None], x)[0],
         weight_error=draws.widened(weight.std(axis=0, ddof=1)),
         **_of_pool(pool),
         blocks=draws.counts.shape[1],

@@ -101,21 +101,46 @@ def respaced(place: np.ndarray, rejection: np.ndarray) -> np.ndarray:
     return new
 
 
-def round_trips(state: np.ndarray, states: int) -> np.ndarray:
-    """Round trips from the first state to the last and back, of every replica, shape (r,).
+class RoundTrips:
+    """Round trips from the first state to the last and back, counted while rows come in.
 
-    Parameters
-    ----------
-    state : state of every replica in every row, shape (t, r).
-    states : their number.
+    rows : rows counted so far.
+    counts : round trips of every replica, shape (r,); empty before the first rows.
     """
-    trips = np.zeros(state.shape[1], dtype=int)
-    for r, own in enumerate(state.T):
-        first = own[(own == 0) | (own == states - 1)] == 0  # visits of the ends, in order
-        if first.any():
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.counts = np.zeros(0, dtype=int)
+        self._before: list[np.ndarray] = []  # what its visits were that the next may complete
+
+    def add(self, state: np.ndarray, states: int) -> None:
+        """Count further rows.
+
+        Parameters
+        ----------
+        state : state of every replica in every row, shape (t, r).
+        states : their number.
+        """
+        if not self._before:
+            self._before = [np.zeros(0, dtype=bool)] * state.shape[1]
+            self.counts = np.zeros(state.shape[1], dtype=int)
+        for r, own in enumerate(np.ascontiguousarray(state.T)):
+            # True for a visit of the first state, False for the last, in order.
+            first = own[(own == 0) | (own == states - 1)] == 0
+            first = np.concatenate([self._before[r], first])
+            if not first.any():
+                continue
             after = first[first.argmax() :]
-            trips[r] = np.count_nonzero(after[1:] & ~after[:-1])
-    return trips
+            self.counts[r] += np.count_nonzero(after[1:] & ~after[:-1])
+            self._before[r] = np.array([True] if after[-1] else [True, False])
+        self.rows += len(state)
+
+
+def round_trips(state: np.ndarray, states: int) -> np.ndarray:
+    """Round trips of every replica, shape (r,), as `RoundTrips` counts them."""
+    trips = RoundTrips()
+    trips.add(state, states)
+    return trips.counts
 
 
 def uniform_numbers(

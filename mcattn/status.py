@@ -19,12 +19,13 @@ import h5py
 import numpy as np
 
 from mcattn import lock
-from mcattn.ladder import round_trips
+from mcattn.ladder import RoundTrips
 from mcattn.lock import this_process
 from mcattn.runfile import check_format, open_hdf5
 from mcattn.store import committed_sweeps, lock_file, newest_commit, parts_folder
 
 _PULSE_SECONDS = 2.0
+_SLAB = 2**20  # states read at a time
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,12 @@ class Pulse:
             os.replace(temporary, self._file)
 
 
-def read(path: Path) -> Status:
+def read(path: Path, trips: RoundTrips | None = None) -> Status:
     """The status of the run in `path`.
+
+    Parameters
+    ----------
+    trips : what earlier looks at this run counted; only rows that came since are read then.
 
     Raises
     ------
@@ -84,7 +89,7 @@ def read(path: Path) -> Status:
         check_format(f, path)
         planned, complete = int(f.attrs["planned_sweeps"]), bool(f.attrs["complete"])
         protocol, rows = str(f.attrs["protocol"]), len(f["samples/sweep"])
-        measures = measured(f)
+        measures = measured(f, trips or RoundTrips())
     committed = planned if complete else committed_sweeps(path)
     sweep, rate = max(committed, told.get("sweep", 0)), told.get("rate")
     newest = path.stat().st_mtime if complete else newest_commit(path)
@@ -108,15 +113,16 @@ def read(path: Path) -> Status:
 
 def follow(path: Path) -> Iterator[Status]:
     """The status again and again, until no process holds the run."""
+    trips = RoundTrips()
     while True:
-        now = read(path)
+        now = read(path, trips)
         yield now
         if now.holder is None:
             return
         time.sleep(_PULSE_SECONDS)
 
 
-def measured(f: h5py.File) -> dict[str, float]:
+def measured(f: h5py.File, trips: RoundTrips) -> dict[str, float]:
     """What the sampler says about itself, up to the last commit; only what there is so far."""
     attempted, accepted = f["states/attempted"][:], f["states/accepted"][:]
     seen = attempted > 0
@@ -129,10 +135,10 @@ def measured(f: h5py.File) -> dict[str, float]:
         "highest acceptance of a state": float(rates.max()),
         "drift of the caches": float(f["states/drift"][:].max()),
     }
-    return measures | _exchanged(f)
+    return measures | _exchanged(f, trips)
 
 
-def _exchanged(f: h5py.File) -> dict[str, float]:
+def _exchanged(f: h5py.File, trips: RoundTrips) -> dict[str, float]:
     """Swaps and round trips of a run with a ladder; nothing without one, or before its first."""
     attempted = f["exchanges/attempted"][:].sum(axis=0)
     if not attempted.sum():
@@ -141,13 +147,23 @@ def _exchanged(f: h5py.File) -> dict[str, float]:
     tried = np.flatnonzero(attempted)
     rates = accepted[tried] / attempted[tried]
     weakest = int(rates.argmin())
-    trips = round_trips(f["samples/state"][:], len(f["states/P"]))
+    _count(f["samples/state"], len(f["states/P"]), trips)
     return {
         "swap acceptance": float(accepted.sum() / attempted.sum()),
         "lowest swap acceptance": float(rates[weakest]),
         "lower state of that pair": float(low[tried[weakest]]),
-        "round trips": float(trips.sum()),
+        "round trips": float(trips.counts.sum()),
     }
+
+
+def _count(state: h5py.Dataset, states: int, trips: RoundTrips) -> None:
+    """Count the rows of /samples/state that `trips` lacks: a week of them fits no small memory."""
+    rows = max(1, _SLAB // state.shape[1])
+    for start in range(trips.rows, len(state), rows):
+        found = state[start : start + rows]
+        if (found < 0).any():  # its part was just merged into another: the next look counts it
+            return
+        trips.add(found, states)
 
 
 def lines(status: Status) -> str:

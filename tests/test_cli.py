@@ -1,5 +1,6 @@
 """The command line as users call it: outputs, files, exit codes, signals."""
 
+import functools
 import json
 import os
 import signal
@@ -8,6 +9,10 @@ import time
 
 import pytest
 import tiny
+from typer.testing import CliRunner
+
+from mcattn import coexistence
+from mcattn.cli import app
 
 REFERENCE = {  # theory.md, standard case
     float("inf"): (279.67, 306.716, 414.76, 0.0722, 0.6296, 2.061),
@@ -75,20 +80,24 @@ def test_theory_of_linear_attention():
     assert "P_star" not in text
 
 
-def test_theory_with_fluctuations():
-    words = ("theory", "--L", "12", "--chi", "10", "--fluctuations")
-    values = json.loads(tiny.command(*words, "--json").stdout)
+def test_theory_with_fluctuations(monkeypatch):
+    once = functools.cache(coexistence.coexistence)  # seconds for each L
+    monkeypatch.setattr(coexistence, "coexistence", once)
+
+    def told(L, *more):
+        words = ["theory", "--L", str(L), "--chi", "10", "--fluctuations", *more]
+        return CliRunner().invoke(app, words, catch_exceptions=False).stdout
+
+    values = json.loads(told(12, "--json"))
     found = values["fluctuations"]
     assert found["P_equal_weight"]["value"] == pytest.approx(259.41, abs=0.05)
     assert values["P_saddle"] == found["P_saddle"]
     assert values["P_star"] < 250  # the landscape's stays
-    text = tiny.command(*words).stdout
+    text = told(12)
     assert "259.4" in text
     assert "In brackets: the numerical error" in text
-    slight = tiny.command("theory", "--L", "8", "--chi", "10", "--fluctuations").stdout
-    assert "no chain can see two" in slight
-    one = tiny.command("theory", "--L", "6", "--chi", "10", "--fluctuations").stdout
-    assert "one phase" in one
+    assert "no chain can see two" in told(8)
+    assert "one phase" in told(6)
 
 
 def test_theory_without_a_transition_says_so():

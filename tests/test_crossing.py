@@ -3,8 +3,10 @@
 import dataclasses
 
 import numpy as np
+import pulls
 import pytest
 import synthetic_runs as synthetic
+from scipy import stats
 from scipy.integrate import quad
 from scipy.optimize import brentq
 
@@ -13,8 +15,7 @@ from mcattn.analysis.crossing import Anchor
 from mcattn.errors import RunFileError
 
 GRID = np.arange(300.0, 381.0, 5.0)
-
-
+REPLICAS = 12
 NOISE = 0.02
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(20)
 
@@ -27,35 +28,65 @@ def change(P, noise=NOISE):
     return high - low
 
 
-def loop(seed, noise=NOISE, replicas=12, rows=20):
+def loop(seed, noise=NOISE, replicas=REPLICAS, rows=20, memory=0.3):
     """A loop whose replicas stay in their phase all the way: up uniform, down copying."""
     rng = np.random.default_rng(seed)
     table = synthetic.path(GRID)
     state = np.repeat(np.arange(len(table["P"])), rows)
     level = np.where(table["branch"][state] > 0, synthetic.LOW_M, synthetic.HIGH_M)[:, None]
-    m = level * (1 + noise * synthetic.ar1(0.3, len(state), replicas, rng))
+    m = level * (1 + noise * synthetic.ar1(memory, len(state), replicas, rng))
     X = synthetic.softmax_sums(m)
     return synthetic.run(X, np.tile(state[:, None], replicas), table)
 
 
-def truth(anchor, grid=GRID):
+def truth(anchor, noise=NOISE):
     def difference(x):
-        return anchor.difference + quad(change, anchor.P, x)[0]
+        return anchor.difference + quad(change, anchor.P, x, args=(noise,))[0]
 
-    return brentq(difference, grid[0], grid[-1])
+    return brentq(difference, GRID[0], GRID[-1])
 
 
 ANCHOR = Anchor(350.0, -12.0, 0.0, "known")
 
 
-def test_crossing_of_known_branches():
-    """40 loops: the mean of their pulls at |z| < 4, their scatter within its own 4 errors."""
-    P, z = truth(ANCHOR), []
-    for seed in range(40):
-        (found,) = crossing.crossings(loop(seed), ANCHOR)
-        z.append((found.P.value - P) / found.P.error)
-    assert abs(np.mean(z)) < 4 / np.sqrt(40)
-    assert abs(np.std(z, ddof=1) - 1) < 4 / np.sqrt(2 * 40)
+@pytest.fixture(scope="module")
+def found():
+    return [crossing.crossings(loop(seed), ANCHOR)[0].P for seed in range(40)]
+
+
+def test_crossing_of_known_branches(found):
+    z = pulls.of(found, truth(ANCHOR))
+    assert abs(np.mean(z)) < 4 / np.sqrt(z.size)
+    assert pulls.honest(z, REPLICAS - 1)
+
+
+def test_errors_of_half_or_three_times_the_size_are_noticed(found):
+    z = pulls.of(found, truth(ANCHOR))
+    assert not pulls.honest(2 * z, REPLICAS - 1)
+    assert not pulls.honest(z / 3, REPLICAS - 1)
+
+
+def crossings_with(sets, anchor_error=0.0, **kinds):
+    """One crossing for each of many loops, every one from an anchor that is off by its error."""
+    normal = stats.norm.ppf((np.arange(sets) + 0.5) / sets)
+    for seed, off in enumerate(normal, start=1000):
+        difference = ANCHOR.difference + anchor_error * off
+        anchor = dataclasses.replace(ANCHOR, difference=difference, error=anchor_error)
+        yield crossing.crossings(loop(seed, **kinds), anchor)[0].P
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "kinds",
+    [{}, {"memory": 0.95}, {"noise": 0.06}, {"replicas": 4}, {"anchor_error": 0.3}],
+    ids=lambda kinds: next(iter(kinds), "as above"),
+)
+def test_errors_of_crossings_cover(kinds):
+    """300 loops: coverage is known to 0.027. Control: errors of three quarters cover less."""
+    at = truth(ANCHOR, noise=kinds.get("noise", NOISE))
+    z = pulls.of(list(crossings_with(300, **kinds)), at)
+    assert 0.60 <= pulls.coverage(z) <= 0.76
+    assert pulls.coverage(z / 0.75) < 0.60
 
 
 def test_a_wrong_anchor_moves_it_and_its_error_counts():

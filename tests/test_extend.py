@@ -69,7 +69,7 @@ def test_an_unfinished_run_can_be_extended(tmp_path):
     assert path.read_bytes() == whole.read_bytes()
 
 
-@pytest.mark.parametrize("stop", [None, 30, 150])
+@pytest.mark.parametrize("stop", [None, pytest.param(30, marks=pytest.mark.long), 150])
 def test_extending_a_hysteresis_run_adds_a_loop(tmp_path, stop):
     path, whole = tmp_path / "run.h5", tmp_path / "whole.h5"
     tiny.carry_out(path, tiny.stop_after(stop) if stop else None)

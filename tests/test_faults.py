@@ -113,7 +113,14 @@ main()
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        pytest.param(signal.SIGINT, marks=pytest.mark.long),
+        pytest.param(signal.SIGUSR1, marks=pytest.mark.long),
+    ],
+)
 def test_a_second_signal_stops_a_stuck_run_at_once(whole, tmp_path, number):
     """The fourth commit never ends, as on a disk that hangs; the first three are kept."""
     (tmp_path / "slow.py").write_text(SLOW)

@@ -213,7 +213,7 @@ def complete(path):
 @pytest.mark.parametrize(
     ("kills", "sizes"),
     [
-        pytest.param(6, [1, 1, 1, 2], id="few"),
+        pytest.param(4, [1, 1, 1, 2], id="few"),
         pytest.param(300, [1, 1, 1, 1, 1, 1, 2, 3], id="many", marks=pytest.mark.long),
     ],
 )

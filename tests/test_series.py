@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pulls
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -57,6 +58,18 @@ SHAPES = [(0.0, 200, 1), (0.9, 2000, 1), (0.8, 800, 4), (0.9, 300, 8), (0.95, 10
 @pytest.mark.parametrize(("a", "rows", "replicas"), SHAPES)
 def test_interval_covers_the_mean(a, rows, replicas):
     assert within_binomial_noise(covered(a, rows, replicas, lambda x: series.mean(x).error))
+
+
+@pytest.mark.parametrize(
+    ("a", "rows", "replicas"), [(0.7, 300, 16), (0.7, 800, 4), (0.2, 2000, 1), (0.8, 3000, 1)]
+)
+def test_interval_covers_tau(a, rows, replicas):
+    """Control: errors of two thirds are outside of the noise of 320 ensembles."""
+    rng = np.random.default_rng([rows, replicas])
+    found = [series.autocorrelation(ar1(a, rows, replicas, rng)) for _ in range(ENSEMBLES)]
+    z = pulls.of(found, (1 + a) / (1 - a))
+    assert within_binomial_noise(pulls.coverage(z))
+    assert not within_binomial_noise(pulls.coverage(1.5 * z))
 
 
 def naive(x):
@@ -120,6 +133,10 @@ def test_stuck_series(name):
     assert math.isnan(estimate.tau)
     assert estimate.value == pytest.approx(x.mean())
     assert math.isnan(series.autocorrelation_time(x))
+    time = series.autocorrelation(x)
+    assert (time.flag, time.n) == (series.STUCK, 0)
+    assert math.isnan(time.value)
+    assert math.isnan(time.error)
 
 
 def test_constant_by_construction_is_not_stuck():
@@ -174,6 +191,8 @@ def test_one_row():
     alone = series.mean([[0.5]])
     assert (alone.value, alone.n, alone.flag) == (0.5, 1, series.TOO_SHORT)
     assert math.isnan(alone.error)
+    assert series.autocorrelation([[0.5]]).flag == series.TOO_SHORT
+    assert math.isnan(series.autocorrelation([[0.5]]).value)
     many = series.mean(np.arange(12.0)[None])
     assert many.error == pytest.approx(np.arange(12).std(ddof=1) / math.sqrt(12), rel=0.06)
     assert many.flag == series.TOO_SHORT

@@ -6,13 +6,29 @@ import signal
 import subprocess
 import time
 
+import h5py
+import numpy as np
 import pytest
 import tiny
 
 from mcattn import lock, run, status, store
 from mcattn.analysis import tempering
 from mcattn.errors import RunFileError
+from mcattn.ladder import RoundTrips, round_trips
+from mcattn.ranks import Serial
 from mcattn.runfile import open_run
+
+LADDER = {"kind": "tempering", "P": [90, 110], "chi": 30.0, "states": 3, "ladders": 4}
+LADDER |= {"exchange_every": 10, "thermalize": 100, "sweeps": 1500}
+
+
+@pytest.fixture(scope="module")
+def tempered(tmp_path_factory):
+    """A finished tempering run, which commits seldom."""
+    path = tmp_path_factory.mktemp("tempering") / "run.h5"
+    checked, text = tiny.of_table({**tiny.TABLE, "protocol": LADDER, "run": {"seed": 3}})
+    run.start(checked, text, path, Serial(), run.Watch())
+    return path
 
 
 def test_a_finished_run(tmp_path):
@@ -27,18 +43,53 @@ def test_a_finished_run(tmp_path):
     assert now.measures["drift of the caches"] < 1e-10
 
 
-def test_a_tempering_run_tells_swaps_and_round_trips(tmp_path):
-    path = tmp_path / "run.h5"
-    ladder = {"kind": "tempering", "P": [90, 110], "chi": 30.0, "states": 3, "ladders": 4}
-    lengths = {"exchange_every": 10, "thermalize": 100, "sweeps": 1500}
-    tiny.carry_out(path, only=ladder | lengths)
-    told = status.read(path).measures
-    found = tempering.analyze(open_run(path))
+def test_a_tempering_run_tells_swaps_and_round_trips(tempered):
+    told = status.read(tempered).measures
+    found = tempering.analyze(open_run(tempered))
     assert told["round trips"] == sum(found.round_trips) > 3
     weakest = min(found.pairs, key=lambda pair: pair.accepted / pair.attempted)
     assert told["lowest swap acceptance"] == weakest.accepted / weakest.attempted
     assert told["lower state of that pair"] == weakest.low
     assert 0 < told["lowest swap acceptance"] <= told["swap acceptance"] < 1
+
+
+def test_round_trips_are_counted_in_slabs_and_over_looks(tmp_path, monkeypatch):
+    """A file of many rows read in one look, in slabs, and in looks while it grows."""
+    rng = np.random.default_rng(1)
+    steps = rng.choice([-1, 1], (5000, 12))
+    state = np.abs((np.cumsum(steps, axis=0) + 4) % 8 - 4)  # a walk between 0 and 4
+    whole = round_trips(state, 5)
+    path = tmp_path / "state.h5"
+    with h5py.File(path, "w") as f:
+        f.create_dataset("state", data=state, maxshape=(None, 12), dtype="i4")
+    monkeypatch.setattr(status, "_SLAB", 1000)
+    looks = RoundTrips()
+    with h5py.File(path, "r+") as f:
+        slabs = RoundTrips()
+        status._count(f["state"], 5, slabs)
+        for rows in (1, 2, 700, 701, 5000):
+            f["state"].resize(rows, axis=0)
+            f["state"][:] = state[:rows]
+            f["state"][rows // 2 + 1 :] = -1  # as rows read whose part is being merged
+            status._count(f["state"], 5, looks)
+            f["state"][:] = state[:rows]
+            status._count(f["state"], 5, looks)
+            assert looks.rows == rows
+            assert (looks.counts == round_trips(state[:rows], 5)).all()
+    assert whole.min() > 10
+    assert (slabs.counts == whole).all()
+    assert (looks.counts == whole).all()
+
+
+def test_a_second_look_reads_only_new_rows(tempered, monkeypatch):
+    trips = RoundTrips()
+    first = status.read(tempered, trips)
+    read = []
+    monkeypatch.setattr(RoundTrips, "add", lambda self, state, states: read.append(len(state)))
+    assert status.read(tempered, trips).measures == first.measures
+    assert read == []
+    status.read(tempered)
+    assert sum(read) == first.rows
 
 
 def test_a_stopped_run_tells_what_was_committed(tmp_path):

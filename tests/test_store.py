@@ -13,7 +13,7 @@ import tiny
 import xarray
 
 import mcattn
-from mcattn import action, run, schema, store
+from mcattn import action, run, runfile, schema, store
 from mcattn.errors import RunFileError
 from mcattn.ranks import Serial
 
@@ -55,7 +55,7 @@ def test_the_file_holds_what_the_schema_says(whole):
 
 
 def test_the_documented_layout_is_the_schema():
-    text = (ROOT / "docs" / "file-format.md").read_text()
+    text = (ROOT / "docs" / "file-format.md").read_text().replace("&#124;", "|")
     rows = re.findall(r"^\| `/([^`]+)` \| \(([^)]*)\) \| (\w+) \| (.+) \|$", text, re.MULTILINE)
     expected = [
         (f.path, ", ".join(f.axes), f.dtype, f.meaning)
@@ -123,7 +123,7 @@ def test_switches_leave_the_patterns_before_and_after(whole):
     assert high > low
 
 
-@pytest.mark.parametrize("stride", [19, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("stride", [37, pytest.param(1, marks=pytest.mark.long)])
 def test_a_crash_at_any_moment_loses_nothing(whole, tmp_path, stride):
     """Die at the first, second, ... change of the file system; go on; compare with `whole`."""
     path = tmp_path / "run.h5"
@@ -364,8 +364,9 @@ def test_what_is_not_the_run_s_stays_in_its_folder(tmp_path):
     assert [p.name for p in note.parent.iterdir()] == ["readme.txt"]
 
 
-def test_damage_is_one_sentence(whole, tmp_path):
+def test_damage_is_one_sentence(whole, tmp_path, monkeypatch):
     """Random bytes of a run file changed: it reads as before, or one sentence says it does not."""
+    monkeypatch.setattr(runfile, "_PAUSE", 0)  # nobody writes: waiting for it helps no reader
     rng = np.random.default_rng(4)
     data, path = whole.read_bytes(), tmp_path / "damaged.h5"
     said = []

@@ -1,6 +1,7 @@
 """Views of run files from the command line: tables, JSON, figures, and what is refused."""
 
 import json
+import typing
 
 import pytest
 import synthetic_runs as synthetic
@@ -8,7 +9,8 @@ import test_precursors
 import test_stages
 from typer.testing import CliRunner
 
-from mcattn.analysis import views
+from mcattn import cli
+from mcattn.analysis import comparison, views
 from mcattn.cli import app
 from mcattn.errors import JobError
 
@@ -29,7 +31,8 @@ QUESTIONS = {"stages": ("softmax", "linear"), "precursors": ("approach",)}
 
 
 @pytest.mark.parametrize("view", QUESTIONS)
-def test_every_view_prints_tells_json_and_draws(view, files):
+def test_every_view_prints_tells_json_and_draws(view, files, monkeypatch):
+    monkeypatch.setattr(comparison, "EXACT_POINTS", 5)  # of a line that takes 0.1 s a point
     names = [str(files[name]) for name in QUESTIONS[view]]
     printed = CliRunner().invoke(app, ["analyze", "--view", view, *names])
     assert printed.exit_code == 0, printed.output
@@ -41,6 +44,13 @@ def test_every_view_prints_tells_json_and_draws(view, files):
     assert drawn.exit_code == 0, drawn.output
     assert out.stat().st_size > 10_000
     assert set(views.VIEWS) >= set(QUESTIONS)
+
+
+def test_the_command_line_offers_every_view():
+    """Written out there, so that asking for help loads no analysis."""
+    kinds, option = typing.get_args(cli.ViewName)
+    assert set(typing.get_args(typing.get_args(kinds)[0])) == set(views.VIEWS)
+    assert all(f"{name} (" in option.help for name in views.VIEWS)
 
 
 def test_several_runs_need_a_view(files):

@@ -63,12 +63,17 @@ def test_a_limit_leaves_room_for_the_slowest_block_and_its_commit(monkeypatch):
     assert not walltime.Limit(None).reached()
 
 
-@pytest.mark.parametrize("source", ["option", "slurm"])
-def test_both_legs_of_a_limited_run_stop_in_time(tmp_path, source):
+@pytest.mark.parametrize(
+    "sources",
+    [("option", "slurm"), pytest.param(("slurm", "option"), marks=pytest.mark.long)],
+    ids=["option-slurm", "slurm-option"],
+)
+def test_both_legs_of_a_limited_run_stop_in_time(tmp_path, sources):
     """Unlimited, this job would take minutes; each leg must end by itself and go further."""
     job = tiny.write_job(tmp_path / "job.toml", sweeps=[2_000_000, 1000], every=1000)
-    words, environment, sweeps = ["run", job, "-o", "r.h5"], {}, 0
-    for _ in range(2):
+    words, sweeps = ["run", job, "-o", "r.h5"], 0
+    for source in sources:
+        environment = {}
         if source == "slurm":
             environment["SLURM_JOB_END_TIME"] = str(int(time.time()) + 12)
         else:
