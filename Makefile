@@ -15,16 +15,19 @@ run-linear: runs/hysteresis_linear.h5
 	$(BIN)/mcattn plot $<
 
 # The points of the planes P*(L) and P*(V); what is finished already is kept.
-PLANES := $(foreach L,8 12 16 24 32,runs/planes/L$(L).h5) $(foreach V,8 32 64,runs/planes/V$(V).h5)
+PLANES := $(foreach L,8 12 16 24 32 48 64,runs/planes/L$(L).h5) $(foreach V,8 32 64,runs/planes/V$(V).h5)
 
 run-planes: $(PLANES)
 	$(BIN)/mcattn analyze --view planes $^
 	$(BIN)/mcattn plot --view planes $^ -o runs/planes.png
 	$(BIN)/mcattn plot --view sizes $(filter runs/planes/L%,$^) -o runs/sizes.png
 
+# Long sequences need many windows, and each of their sweeps is long: one ladder, fewer sweeps.
+runs/planes/L48.h5 runs/planes/L64.h5: SHORTER := --set protocol.ladders=1 --set protocol.sweeps=8000
+
 runs/planes/L%.h5: jobs/plane.toml .venv/.stamp
 	mkdir -p $(@D)
-	$(BIN)/mpiexec -n $(RANKS) $(BIN)/mcattn run $< -o $@ --set model.L=$*
+	$(BIN)/mpiexec -n $(RANKS) $(BIN)/mcattn run $< -o $@ --set model.L=$* $(SHORTER)
 
 runs/planes/V%.h5: jobs/plane.toml .venv/.stamp
 	mkdir -p $(@D)

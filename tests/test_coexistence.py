@@ -151,7 +151,8 @@ def test_the_landscape_is_the_limit_of_large_chi():
     assert shift[1] == pytest.approx(shift[0] / 4, rel=0.05)  # proportional to 1 / chi
 
 
-@pytest.mark.parametrize("L", [32, pytest.param(64, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("L", [32, 64])
 def test_the_barrier_of_long_sequences_is_below_the_landscapes(L):
     # Single rows turn on one after another there, which equal rows cannot.
     found, equal_rows = (

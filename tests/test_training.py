@@ -65,7 +65,11 @@ def height(S, tokens, model):
 
 @pytest.mark.parametrize(
     ("attention", "start", "P"),
-    [("softmax", "small", 300), ("softmax", "copy", 300), ("linear", "small", 30)],
+    [
+        pytest.param("softmax", "small", 300, marks=pytest.mark.long),
+        ("softmax", "copy", 300),
+        ("linear", "small", 30),
+    ],
 )
 def test_adam_rests_in_a_minimum_of_the_exact_action(attention, start, P):
     """Both branches at one P; a second minimiser that knows nothing of W starts from there."""
