@@ -146,16 +146,17 @@ class _Pooled:
         """B and <sgn(tau) alpha> at P of the whole, shape (1, 2), or of the draws, (b, 2)."""
         base = self.pool.weights(P, self.chi)
         if whole:
-            return self._moments(base[None])
+            return _moments(self.pool, base[None])
         chunks = self.draws.chunks()
-        return np.concatenate([self._moments(self.draws.weights(base, c)) for c in chunks])
+        return np.concatenate([_moments(self.pool, self.draws.weights(base, c)) for c in chunks])
 
-    def _moments(self, weights: np.ndarray) -> np.ndarray:
-        X, total = self.pool.X, weights.sum(axis=1)
-        tau = X[:, 2]
-        alpha = np.sign(tau) * action.alpha_beta(X, self.pool.model.L)[0]
-        two, four, rise = ((weights @ y) / total for y in (tau**2, tau**4, alpha))
-        return np.stack([1 - four / (3 * two**2), rise], axis=1)
+
+def _moments(pool: Pool, weights: np.ndarray) -> np.ndarray:
+    """B and <sgn(tau) alpha>, shape (b, 2), of weights, shape (b, n)."""
+    tau, total = pool.X[:, 2], weights.sum(axis=1)
+    alpha = np.sign(tau) * action.alpha_beta(pool.X, pool.model.L)[0]
+    two, four, rise = ((weights @ y) / total for y in (tau**2, tau**4, alpha))
+    return np.stack([1 - four / (3 * two**2), rise], axis=1)
 
 
 def _comparable(runs: Sequence[Run]) -> None:
@@ -183,10 +184,9 @@ def _pool(run: Run) -> tuple[_Pooled, tuple[float, float], int]:
     two, reach = twophase.scan(pool, chi)
     if not np.isfinite(reach[0]):
         raise TooFewSamplesError(f"{run.path}: too few samples at chi = {chi:g}")
-    bare = _Pooled(pool, chi, None, NAN)  # type: ignore[arg-type]
 
     def excess(P: float) -> float:
-        return float(bare.read(P, True)[0, 0]) - HALF
+        return float(_moments(pool, pool.weights(P, chi)[None])[0, 0]) - HALF
 
     if not excess(reach[0]) < 0 < excess(reach[1]):
         raise TooFewSamplesError(
