@@ -89,8 +89,10 @@ def _lines(barrier: Axes, ratio: Axes, points: Sequence[Point]) -> None:
         barrier.set_yscale("log")
         barrier.legend(fontsize=6)
     ratio.axhline(2 / 3, color="#555555", lw=0.7, ls=":", zorder=0)
-    ratio.annotate("two narrow phases", (0.02, 2 / 3), (0, -2), ("axes fraction", "data"),
-                   "offset points", fontsize=6, va="top", color="#555555")  # fmt: skip
+    ratio.annotate(
+        "two narrow phases", (0.98, 2 / 3), (0, -5), ("axes fraction", "data"), "offset points",
+        fontsize=6, ha="right", va="top", color="#555555",
+    )  # fmt: skip
     ratio.set_ylim(top=0.72)
 
 

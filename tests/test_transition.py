@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize_scalar
 from synthetic_runs import SOFTMAX
 from toys import GRID, Toy
 
 from mcattn import theory
-from mcattn.analysis import mbar, profile, resample, transition
+from mcattn.analysis import mbar, peak, profile, resample, transition
 from mcattn.analysis.transition import VALUES
 
 TOY = Toy(chi=3.0, P=350.0)
@@ -45,6 +46,38 @@ def test_the_transition_of_a_two_phase_toy(big):
     assert at == pytest.approx(0.5, abs=0.01)
     routes = transition.routes(found, SOFTMAX)
     assert [route.key for route in routes] == ["P_equal_weight", "P_equal_height", "P_landscape"]
+
+
+def fluctuations(P):
+    """Variance of m and the ratio B at P, exactly."""
+    p = np.exp(TOY.ln_p(P) - TOY.ln_p(P).max())
+    d = GRID - np.average(GRID, weights=p)
+    two, four = (np.average(d**k, weights=p) for k in (2, 4))
+    return two, 1 - four / (3 * two**2)
+
+
+def test_the_peak_of_the_fluctuations(big):
+    """Where they are largest, how large, and B there: |z| < 4. Control: B at a P 1 % lower."""
+    found = transition.estimate(big[1]).peak
+    ends = {"bounds": (345.0, 360.0), "method": "bounded", "options": {"xatol": 1e-6}}
+    P = minimize_scalar(lambda x: -fluctuations(x)[0], **ends).x
+    var, ratio = fluctuations(P)
+    for value, truth in ((found.P, P), (found.var, var), (found.binder, ratio)):
+        assert abs(value.value - truth) < 4 * value.error
+    assert found.P.error < 0.002 * P
+    assert abs(found.binder.value - fluctuations(0.99 * P)[1]) > 10 * found.binder.error
+
+
+def test_draws_of_a_sharp_transition_find_their_own_peaks(big):
+    """Asked for the peak from a point three widths away, they give the same numbers and errors."""
+    whole = transition.estimate(big[1]).peak
+    draws = resample.draw(big[1], peak.influence(big[1], TOY.chi, whole.P.value))
+    P = whole.P.value + 3 * peak._step(big[1], TOY.chi, whole.P.value)
+    for near in (whole.P.value, P):
+        found = peak.estimate(big[1], draws, TOY.chi, near)
+        assert found.P.value == pytest.approx(whole.P.value, abs=0.3 * whole.P.error)
+        assert found.var.value == pytest.approx(whole.var.value, abs=0.3 * whole.var.error)
+        assert found.binder.error < 2 * whole.binder.error
 
 
 def test_a_wrong_coupling_of_the_samples_is_seen(big):
