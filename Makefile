@@ -4,7 +4,7 @@ BIN := .venv/bin
 RANKS ?= 2
 SOURCES := $(wildcard mcattn/*.py kernels/*.py)
 
-.PHONY: run run-linear run-planes test test-long lint bench clean
+.PHONY: run run-linear run-planes run-verify test test-long lint bench clean
 
 run: runs/hysteresis.h5
 	$(BIN)/mcattn analyze $<
@@ -33,8 +33,16 @@ runs/planes/V%.h5: jobs/plane.toml .venv/.stamp
 	mkdir -p $(@D)
 	$(BIN)/mpiexec -n $(RANKS) $(BIN)/mcattn run $< -o $@ --set model.V=$*
 
+# Theory, minima, Monte Carlo, SGLD and training of one model, for softmax and linear attention.
+VERIFY := $(foreach name,adam sgld sampling linear_adam linear_scratch linear_sgld linear_sampling,\
+  runs/verify/$(name).h5)
+
+run-verify: $(VERIFY)
+	$(BIN)/mcattn analyze --view verify $^
+	$(BIN)/mcattn plot --view verify $^ -o runs/verify.png
+
 runs/%.h5: jobs/%.toml .venv/.stamp $(SOURCES)
-	mkdir -p runs
+	mkdir -p $(@D)
 	rm -rf $@ $@.parts
 	$(BIN)/mpiexec -n $(RANKS) $(BIN)/mcattn run $< -o $@
 

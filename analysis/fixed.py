@@ -193,6 +193,8 @@ def _summary(run: Run, X: np.ndarray, k: int) -> StateSummary:
     X, P = X[:, own], float(run.states["P"][k])
     phase = follow(run, X[..., 0], phases.UNIFORM)
     values = observables(X, run.model, P)
+    if run.exact:
+        values["loss"] = run.exact["loss"][:, own]
     return StateSummary(
         P=P,
         chi=float(run.states["chi"][k]),

@@ -30,6 +30,7 @@ class _Rows(NamedTuple):
     X: np.ndarray  # (t, r, 5)
     state: np.ndarray  # (t,)
     phase: np.ndarray | None  # (t, r)
+    loss: np.ndarray | None  # (t, r) in a run on data sets
 
 
 def analyze(run: Run) -> HysteresisResult:
@@ -67,7 +68,8 @@ def _loop(run: Run, X: np.ndarray, loop_of_row: np.ndarray, index: int) -> Loop:
     own = loop_of_row == index
     state = run.state[own, 0]
     start = phases.COPY if run.states["branch"][state[0]] == DOWN else phases.UNIFORM
-    rows = _Rows(X[own], state, fixed.follow(run, X[own, :, 0], start))
+    loss = run.exact["loss"][own] if run.exact else None
+    rows = _Rows(X[own], state, fixed.follow(run, X[own, :, 0], start), loss)
     planned = run.states["loop"] == index
     sweeps = run.states["thermalize"] + run.states["sweeps"]
     return Loop(
@@ -86,6 +88,8 @@ def _point(run: Run, rows: _Rows, k: int) -> BranchPoint:
     at = rows.state == k
     P = float(run.states["P"][k])
     values = fixed.observables(rows.X[at], run.model, P)
+    if rows.loss is not None:
+        values["loss"] = rows.loss[at]
     in_copy = NAN if rows.phase is None else float((rows.phase[at] == phases.COPY).mean())
     return BranchPoint(
         P=P,

@@ -25,6 +25,8 @@ from mcattn.analysis import (
     sizes,
     stages,
     terminal,
+    verify,
+    verify_table,
 )
 from mcattn.analysis.onset import OnsetResult
 from mcattn.analysis.planes import PlanesResult
@@ -33,6 +35,7 @@ from mcattn.analysis.routes import RoutesResult
 from mcattn.analysis.series import CONSTANT, Estimate, short
 from mcattn.analysis.sizes import SizesResult
 from mcattn.analysis.stages import StagesResult
+from mcattn.analysis.verify import VerifyResult
 from mcattn.errors import JobError
 from mcattn.runfile import Run, open_run
 
@@ -228,7 +231,18 @@ def _draw_onset(results: list[OnsetResult]) -> Any:
     return onset_figure.onset_figure(results[0])
 
 
+def _verify(results: list[VerifyResult]) -> tuple[list[tuple[str, Table]], list[str]]:
+    return [pair for result in results for pair in verify_table.tables(result)], [verify_table.NOTE]
+
+
+def _draw_verify(results: list[VerifyResult]) -> Any:
+    from mcattn.analysis import verify_figure
+
+    return verify_figure.verify_figure(results)
+
+
 VIEWS = {
+    "verify": View(verify.analyze, _verify, _draw_verify),
     "onset": View(lambda runs: [onset.analyze(runs)], _onset, _draw_onset),
     "sizes": View(lambda runs: [sizes.analyze(runs)], _sizes, _draw_sizes),
     "planes": View(lambda runs: [planes.analyze(runs)], _planes, _draw_planes),

@@ -93,6 +93,30 @@ def slope(S, table, chi, kappa, g_s, pull_m, pull_tau, softmax, rooms, grad):
 
 
 @jit
+def losses(tokens, p, sums):
+    """Test loss per position of the mean weights, and chi/kappa times what their scatter adds.
+
+    With the means gram = q Sigma + r p p^T and cross = m Sigma + tau p p^T over fresh tokens of
+    probabilities p, shape (v,), the first is 1 + tr W (gram W^T - 2 cross^T); the posterior of
+    every row of W has the covariance (kappa/chi) (G + rho)^-1, so the second is
+    V tr (G + rho)^-1 gram. `sums` begins with m, q, tau, r of the pattern evaluated last.
+    """
+    inverse, mean = tokens[0], tokens[2]
+    m, q, tau, r = sums[0], sums[1], sums[2], sums[3]
+    V = len(p)
+    loss, scatter = 1.0, 0.0
+    for v in range(V):
+        through, across = 0.0, 0.0
+        for w in range(V):
+            through += mean[v, w] * p[w]
+            across += inverse[v, w] * p[w]
+            loss += q * mean[v, w] * mean[v, w] * p[w]
+        loss += (r - q) * through * through - 2.0 * p[v] * (m * mean[v, v] + (tau - m) * through)
+        scatter += p[v] * (q * inverse[v, v] + (r - q) * across)
+    return loss, V * scatter
+
+
+@jit
 def attend(S, A, softmax):
     """Attention pattern of the scores, both shape (a, wide(b)); zero beyond L."""
     L = S.shape[0]

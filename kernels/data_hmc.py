@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from mcattn.kernels.data_action import attend, evaluate, slope, wide
+from mcattn.kernels.data_action import evaluate, losses, slope, wide
 from mcattn.kernels.jit import jit
 from mcattn.kernels.simd import W, load, store, total
 from mcattn.kernels.stream import uniform
@@ -19,7 +19,7 @@ from mcattn.kernels.stream import uniform
 # is not zero.
 P, CHI, BIAS, CENTER, STEP, ALONG_M, ALONG_TAU, FOLD = 0, 1, 2, 3, 4, 5, 6, 7
 STATE = 8
-COLUMNS = 7  # of a row: m, q, tau, r, |S|^2, energy, log_det
+COLUMNS = 9  # of a row: m, q, tau, r, |S|^2, energy, log_det, loss, drawn_loss
 JITTER = 0.2
 
 
@@ -31,18 +31,21 @@ def motion(L):
 
 @jit
 def run(
-    S, table, state, words, kappa, g_s, g_w, softmax, leapfrogs, rooms, paths, out,
+    S, table, p, state, words, kappa, g_s, g_w, softmax, leapfrogs, rooms, paths, out,
     sweeps, every, done,
 ):  # fmt: skip
     """Do `sweeps` trajectories; write a row after those whose count from the stage's start hits
     `every`; the number accepted.
 
-    `done` of the stage lie behind; `every` = 0 measures nothing. `out` has shape (row, COLUMNS).
+    `done` of the stage lie behind; `every` = 0 measures nothing. `p` are the probabilities of the
+    tokens, `out` has shape (row, COLUMNS).
     """
     place, v, old, new = paths[0], paths[1], paths[2], paths[3]
     taken, accepted = 0, 0
     data = (state, kappa, g_s, g_w, softmax)
+    row = np.zeros(COLUMNS)
     energy, log_det, F = force(S, table, data, rooms, old)
+    describe(S, p, state[CHI], kappa, energy, log_det, rooms, row)
     for t in range(sweeps):
         step = state[STEP] * (1.0 + JITTER * (2.0 * uniform(words) - 1.0))
         draw_velocities(v, words)
@@ -61,10 +64,9 @@ def run(
             old[:] = new
             energy, log_det, F = e, d, F1
             accepted += 1
+            describe(S, p, state[CHI], kappa, energy, log_det, rooms, row)
         if every > 0 and (done + t + 1) % every == 0:
-            attend(S, rooms[0][0], softmax)
-            measure(S, rooms[0][0], out[taken])
-            out[taken, 5], out[taken, 6] = energy, log_det
+            out[taken] = row
             taken += 1
     return accepted
 
@@ -85,11 +87,19 @@ def force(S, table, data, rooms, grad):
 
 
 @jit
-def parts(S, table, sequences, kappa, g_s, g_w, softmax, rooms, row):
+def parts(S, table, p, sequences, chi, kappa, g_s, g_w, softmax, rooms, row):
     """The row of these scores on that many sequences, shape (COLUMNS,)."""
     energy, log_det = evaluate(S, table, sequences, kappa, g_s, g_w, softmax, rooms)
+    describe(S, p, chi, kappa, energy, log_det, rooms, row)
+
+
+@jit
+def describe(S, p, chi, kappa, energy, log_det, rooms, row):
+    """Fill a row, shape (COLUMNS,), for the scores evaluated last."""
     measure(S, rooms[0][0], row)
     row[5], row[6] = energy, log_det
+    row[7], scatter = losses(rooms[3], p, row)
+    row[8] = row[7] + kappa / chi * scatter
 
 
 @jit

@@ -214,6 +214,20 @@ def expected_loss(W: np.ndarray, X: ArrayLike, model: CopyModel) -> np.ndarray:
     return 1 + (W * (W @ gram - 2 * cross)).sum(axis=(-2, -1))
 
 
+def scatter_loss(X: ArrayLike, model: CopyModel, P: ArrayLike, chi: ArrayLike) -> np.ndarray:
+    """What weights drawn from their posterior add to the test loss of its mean, shape (...).
+
+    Every row of W has the covariance (kappa/chi) (G + rho)^-1; population G, any tokens.
+    """
+    _, q, _, r, _ = np.moveaxis(np.asarray(X, dtype=float)[..., None, None], -3, 0)
+    P, V = np.asarray(P, dtype=float), model.V
+    pp = np.outer(model.probabilities, model.probabilities)
+    gram = q * (np.diag(model.probabilities) - pp) + r * pp
+    precision = P[..., None, None] * gram + model.kappa / model.g_w * np.eye(V)
+    trace = np.trace(np.linalg.solve(precision, gram), axis1=-2, axis2=-1)
+    return V * model.kappa / np.asarray(chi, dtype=float) * trace
+
+
 test_loss.__test__ = False  # type: ignore[attr-defined]  # pytest must not collect it
 
 

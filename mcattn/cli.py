@@ -61,13 +61,13 @@ TimeLimit = Annotated[
 ]
 RunFiles = Annotated[list[Path], typer.Argument(help="Run files (HDF5).", show_default=False)]
 ViewName = Annotated[
-    Literal["transition", "sizes", "planes", "onset", "stages", "precursors"] | None,
+    Literal["transition", "sizes", "planes", "onset", "stages", "precursors", "verify"] | None,
     typer.Option(
         "--view",
         help="Ask a question of one run or of several together: transition (by every route), "
         "sizes (its order, from several L), planes (P* against L and V), onset (of linear "
         "attention), stages (of learning, on the way up), precursors (fluctuations below the "
-        "transition).",
+        "transition), verify (theory, minima, sampling and training of one model).",
         show_default=False,
     ),
 ]

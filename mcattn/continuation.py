@@ -1,4 +1,4 @@
-"""Softmax's two branches of minima over all scores: followed in P, their ends, their crossing.
+"""Branches of minima over all scores, followed in P; softmax's two, their ends and crossing.
 
 The uniform branch is followed up in P until it is lost, the copy branch down; each minimum is
 the start of the next. For a data set P counts its first rows, so a point of the boundary is a
@@ -16,7 +16,7 @@ import numpy as np
 from mcattn import action, theory
 from mcattn.errors import ModelError
 from mcattn.landscape import softmax_sums, state_curve
-from mcattn.minima import Minimum, minimise
+from mcattn.minima import Minimum, minimise, search
 from mcattn.problems import Problem
 
 _FIRST_STEP = 0.08  # share of P
@@ -173,6 +173,29 @@ class Branches:
         assert uniform is not None
         assert copy is not None
         return copy.F_per_chi - uniform.F_per_chi
+
+
+def lowest(problem: Problem, P: Iterable[float], starts: int, seed: int = 0) -> list[Minimum]:
+    """The lowest minimum known at each P: searched for at the largest, followed down, then up.
+
+    For linear attention, whose lowest minimum moves smoothly with P; `minima.search` at every P
+    finds the same at many times the cost.
+
+    Parameters
+    ----------
+    starts : random starts of the search.
+    """
+    P = [float(x) for x in P]
+    order = sorted(set(P), reverse=True)
+    one: Minimum | None = search(problem, order[0], starts, seed).lowest
+    known: dict[float, Minimum] = {}
+    for x in [*order, *reversed(order)]:
+        assert one is not None
+        one = minimise(problem, x, one.S)
+        assert one is not None
+        if x not in known or one.F_per_chi < known[x].F_per_chi:
+            known[x] = one
+    return [known[x] for x in P]
 
 
 def _allowed(problem: Problem, P: float) -> float:

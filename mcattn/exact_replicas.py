@@ -3,7 +3,8 @@
 The interface is that of mcattn.replicas.Replicas; a sweep is one trajectory of Hamiltonian Monte
 Carlo. Every replica is advanced alone, so its numbers do not depend on the others.
 Axes: r replica here, a, b positions, x column of a row: the five sums, energy, log_det, with
-F = chi energy + log_det.
+F = chi energy + log_det, and the test losses of the mean weights and of weights drawn from their
+posterior.
 """
 
 from __future__ import annotations
@@ -101,6 +102,7 @@ class ExactReplicas:
         self._words = np.zeros((self.count, stream.WORDS), dtype=np.uint64)
         self._states = np.ones((self.count, data_hmc.STATE))
         self._numbers = (model.kappa, model.g_s, model.g_w, model.attention == "softmax")
+        self._p = np.array(model.probabilities)
         self._rooms = data_action.space(model.L, model.V)
         self._paths = data_hmc.motion(model.L)
 
@@ -149,9 +151,9 @@ class ExactReplicas:
         accepted = np.zeros(self.count, dtype=np.int64)
         for i in range(self.count):
             accepted[i] = data_hmc.run(
-                self._scores[i], self._table(i, self._states[i, data_hmc.P]), self._states[i],
-                self._words[i], *self._numbers, LEAPFROGS, self._rooms, self._paths, X[i],
-                sweeps, every, done,
+                self._scores[i], self._table(i, self._states[i, data_hmc.P]), self._p,
+                self._states[i], self._words[i], *self._numbers, LEAPFROGS, self._rooms,
+                self._paths, X[i], sweeps, every, done,
             )  # fmt: skip
         return np.ascontiguousarray(X.swapaxes(0, 1)), accepted
 
@@ -161,8 +163,8 @@ class ExactReplicas:
         X = np.empty((self.count, data_hmc.COLUMNS))
         for i in range(self.count):
             data_hmc.parts(
-                self._scores[i], self._table(i, P[i]), float(P[i]), *self._numbers,
-                self._rooms, X[i],
+                self._scores[i], self._table(i, P[i]), self._p, float(P[i]),
+                self._states[i, data_hmc.CHI], *self._numbers, self._rooms, X[i],
             )  # fmt: skip
         return X
 

@@ -91,6 +91,14 @@ EXACT = (
         "F/chi of the replica's data at its P, at chi = inf",
     ),
     Field("exact", "log_det", (TIME, REPLICA), "f8", "what F has besides: (V/2) ln det(1 + G/rho)"),
+    Field("exact", "loss", (TIME, REPLICA), "f8", "test loss per position of the mean weights"),
+    Field(
+        "exact",
+        "drawn_loss",
+        (TIME, REPLICA),
+        "f8",
+        "test loss per position of weights drawn from their posterior, on average",
+    ),
 )
 DATA = (Field("exact", "set", (REPLICA,), "i4", "data set of the replica; 0 first"),)
 EXTRA = TRAINING + EXACT  # what grows with a run in some runs only

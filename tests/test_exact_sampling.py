@@ -164,6 +164,39 @@ def test_a_wrong_temperature_data_set_or_bias_is_told_apart(attention):
     assert pulls(X, quadrature(attention, center=0.8, strength=2.0)).max() > 8
 
 
+@pytest.mark.parametrize("attention", ["softmax", "linear"])
+@pytest.mark.parametrize("tokens", [None, (0.6, 0.3, 0.1)])
+def test_losses_are_those_of_the_posterior_of_the_weights(attention, tokens):
+    model = CopyModel(4, 3, attention, 0.7, 2.0, 0.4, tokens)
+    table = data.draw(model, 9, 0)
+    replicas = ExactReplicas(model, PairTables([table], 3), np.zeros(2, dtype=int), 1, 0)
+    replicas.start("copy", np.full(2, CHI))
+    one = np.ones(1)
+    zero = np.zeros(1, dtype=int)
+    replicas.assign(
+        States(9 * one, CHI * one, 0 * one, 0 * one, zero, zero, zero, zero),
+        0.3 * one,
+        zero[[0, 0]],
+    )
+    rows = replicas.advance(5, every=1)[0][-1]
+    np.testing.assert_allclose(replicas.rows(), rows, rtol=1e-9)
+    for S, row in zip(replicas.scores(), rows, strict=True):
+        x = np.eye(3)[table]
+        z = np.einsum("ab,mbv->mav", action.pattern(S, attention), x)
+        y = np.roll(x, 1, axis=1)
+        precision = np.einsum("mav,maw->vw", z, z) / 4 + model.kappa / model.g_w * np.eye(3)
+        mean = np.einsum("mav,maw->vw", y, z) / 4 @ np.linalg.inv(precision)
+        assert row[7] == pytest.approx(float(action.expected_loss(mean, row[:5], model)), rel=1e-9)
+        # The loss is a square in W: its mean over a Gaussian is that over the ends of its axes.
+        axes = np.linalg.cholesky(np.linalg.inv(precision) * model.kappa / CHI).T
+        ends = [
+            mean + sign * np.sqrt(9) * np.outer(np.eye(3)[v], axis)
+            for v in range(3) for axis in axes for sign in (-1, 1)
+        ]  # fmt: skip
+        drawn = np.mean([action.expected_loss(W, row[:5], model) for W in ends])
+        assert row[8] == pytest.approx(drawn, rel=1e-9)
+
+
 def test_a_bias_acts():
     X = hmc("softmax", bias=(0.8, 20.0))[0]
     assert pulls(X, quadrature("softmax", center=0.8, strength=20.0)).max() < 4.5

@@ -105,6 +105,11 @@ def test_analysis_never_samples(path):
         "coexistence",
         "landscape",
         "linear_landscape",
+        "finite_chi",
+        "problems",
+        "minima",
+        "continuation",
+        "data",
     }
     allowed |= {"action", "model", "runfile", "schema", "phases", "errors"}
     assert {name.split(".")[0] for name in imported(path)} <= allowed
