@@ -236,7 +236,7 @@ def test_unreadable_files_are_named(tmp_path):
         jobtext.load(broken)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "jobs").glob("*.toml")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", sorted((ROOT / "jobs").rglob("*.toml")), ids=lambda p: p.stem)
 def test_shipped_jobs_are_valid(path):
     job, _ = jobtext.load(path)
     assert job.plan().total_sweeps > 0

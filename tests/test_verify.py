@@ -179,6 +179,18 @@ def test_following_the_lowest_minimum_finds_what_searching_does(chi):
         assert one.F_per_chi == pytest.approx(lowest.F_per_chi, rel=1e-9)
 
 
+def test_linear_attention_differs_from_the_population_by_one_over_P():
+    """Four times the sequences and kappa: the same population action, a quarter of the way off."""
+    off = []
+    for kappa in (1, 4):
+        model, P = CopyModel(32, 4, "linear", kappa, 1, 0.1), 40 * kappa
+        known = expected.expected(model, np.inf, [P]).phases[phases.UNIFORM]["beta"][0]
+        found = minima.search(problems.DataSet(model, data.draw(model, P, 1)), P, 1).lowest
+        off.append(found.beta - known)
+    assert off[0] > 0.05
+    assert 3 < off[0] / off[1] < 5
+
+
 def test_expected_phases_are_those_of_the_transition():
     model, chi = CopyModel(), 10.0
     known = coexistence.coexistence(model, chi)
