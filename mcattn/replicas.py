@@ -81,9 +81,13 @@ class Replicas:
     ----------
     model : the model all of them share.
     seed, first, count : which streams they draw from; nothing else decides their chains.
+    fresh_steps : draw the size of every step anew, instead of from a table for each sweep: the
+        same distribution, slower; for checks.
     """
 
-    def __init__(self, model: CopyModel, seed: int, first: int, count: int) -> None:
+    def __init__(
+        self, model: CopyModel, seed: int, first: int, count: int, fresh_steps: bool = False
+    ) -> None:
         self.model, self.seed, self.first, self.count = model, seed, first, count
         self._softmax = model.attention == "softmax"
         L, lanes = model.L, -(-count // LANES) * LANES
@@ -97,7 +101,7 @@ class Replicas:
         self._measured = simd.aligned((5, lanes))
         self._coupling = simd.aligned((weight.COUPLINGS, lanes))
         self._stream = simd.aligned((stream.WORDS, lanes), np.int64)
-        self._moduli = simd.aligned((moves.MODULI, lanes))
+        self._moduli = simd.aligned((0 if fresh_steps else moves.MODULI, lanes))
         self._growth = simd.aligned((2 * moves.MODULI, lanes))
         self._work = simd.aligned((softmax.WORK if self._softmax else linear.WORK, lanes))
         self._accepted = simd.aligned(lanes)
