@@ -52,7 +52,7 @@ lint: .venv/.stamp-lint
 	@if command -v shellcheck >/dev/null; then shellcheck .ci/run jobs/*.sbatch; fi
 
 bench: .venv/.stamp
-	$(BIN)/python benchmarks/kernels.py
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/kernels.py
 
 # The stamp, not the interpreter, marks a finished environment: a failed `venv` leaves the latter.
 .venv/.stamp: setup.cfg pyproject.toml

@@ -68,8 +68,10 @@ class Yardstick:
         state = (np.full(1, x) for x in (P, chi, 0.0, 0.0, step))
         coupling = couplings(model, *state)[:, 0]
         eps = coupling[weight.RIDGE] * model.V
-        if count % LANES or weight.series_terms(model.L, coupling[weight.RIDGE] * model.V, "softmax") > 5:
-            raise ValueError(f"the yardstick does not do {count} replicas at L eps = {model.L * eps}")
+        if count % LANES:
+            raise ValueError(f"{count} replicas; the yardstick takes multiples of {LANES}")
+        if weight.series_terms(model.L, eps, "softmax") > 5:
+            raise ValueError(f"L eps = {model.L * eps:.2g} is too small for the yardstick's series")
         self._visits = visit_order(model.L)
         self.updates_per_sweep, self.count = model.L * len(self._visits), count
         gap = math.log(4 * (model.L - 1)) if copy else 0.0
