@@ -18,19 +18,20 @@ from mcattn.model import CopyModel
 
 STARTS = ("uniform", "copy")
 LANES = simd.W
+AGAIN = 4  # columns between two visits of the copied one
 
 
 def visit_order(L: int) -> np.ndarray:
     """Columns that a sweep visits in each row, as offsets from the copied column.
 
-    Every column once, the copied one (offset 0) again after every second other: m moves with
+    Every column once, the copied one (offset 0) again after every fourth other: m moves with
     the L copy scores out of L^2, so visiting them more often is what makes it mix. Any fixed
-    order leaves the distribution invariant.
+    order leaves the distribution invariant. How often: benchmarks/visits.py.
     """
     order = [0]
     for offset in range(1, L):
         order.append(offset)
-        if offset % 2 == 0 and offset < L - 1:
+        if offset % AGAIN == 0 and offset < L - 1:
             order.append(0)
     return np.array(order, dtype=np.int64)
 
