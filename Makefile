@@ -4,7 +4,7 @@ BIN := .venv/bin
 RANKS ?= 2
 SOURCES := $(wildcard mcattn/*.py kernels/*.py)
 
-.PHONY: run run-linear run-planes run-verify test test-long lint bench clean
+.PHONY: run run-linear run-planes run-verify test test-long lint bench bench-peers clean
 
 run: runs/hysteresis.h5
 	$(BIN)/mcattn analyze $<
@@ -60,7 +60,16 @@ lint: .venv/.stamp-lint
 	@if command -v shellcheck >/dev/null; then shellcheck .ci/run jobs/*.sbatch; fi
 
 bench: .venv/.stamp
-	$(BIN)/python benchmarks/kernels.py
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/kernels.py
+
+# General samplers have an environment of their own: they need JAX.
+bench-peers: .venv-peers/.stamp
+	.venv-peers/bin/python benchmarks/peers.py
+
+.venv-peers/.stamp: benchmarks/requirements-peers.txt setup.cfg pyproject.toml
+	$(PYTHON) -m venv --clear .venv-peers
+	.venv-peers/bin/pip install --quiet --disable-pip-version-check -r $< -e .
+	touch $@
 
 # The stamp, not the interpreter, marks a finished environment: a failed `venv` leaves the latter.
 .venv/.stamp: setup.cfg pyproject.toml
@@ -77,4 +86,4 @@ bench: .venv/.stamp
 	touch $@
 
 clean:
-	rm -rf .venv build *.egg-info runs .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	rm -rf .venv .venv-peers build *.egg-info runs .pytest_cache .hypothesis .mypy_cache .ruff_cache

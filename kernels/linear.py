@@ -5,7 +5,7 @@ sums t; `sums`, shape (4, lane), holds m, q, tau, r; `work`, shape (8, lane), is
 """
 
 from mcattn.kernels.jit import jit
-from mcattn.kernels.moves import MODULI, new_moduli, random_sign, with_sign
+from mcattn.kernels.moves import MODULI, fresh_step, new_moduli, random_sign, with_sign
 from mcattn.kernels.simd import W, blend, exp, keep, load, negative, store
 from mcattn.kernels.stream import draw, one_to_two
 from mcattn.kernels.weight import PRIOR, any_tokens, uniform_linear
@@ -19,22 +19,28 @@ def run(
     visits, p, n, L, V, sweeps, every, done,
 ):  # fmt: skip
     """Do `sweeps` sweeps and measure, as `mcattn.kernels.softmax.run` does."""
+    table = moduli.shape[0] > 0
     step, luck, change, row, new = work[0], work[1], work[2], work[3], work[4:8]
     lanes = accepted.shape[0]
     taken = 0
     for t in range(sweeps):
         update = 0
-        new_moduli(coupling, stream, moduli)
+        if table:
+            new_moduli(coupling, stream, moduli)
         for a in range(L):
             copy = a - 1 if a > 0 else L - 1
             r = a * lanes
-            for offset in visits:
+            for v in range(visits.shape[0]):
+                offset = visits[v]
                 b = copy + offset if copy + offset < L else copy + offset - L
                 s = (a * L + b) * lanes
                 k = update & (MODULI - 1)
                 update += 1
                 is_copy = 1.0 if offset == 0 else 0.0
-                _propose(stream, moduli[k], step, luck)
+                if table:
+                    _propose(stream, moduli[k], step, luck)
+                else:
+                    _propose_fresh(stream, coupling, step, luck)
                 _sums_after(
                     scores, rows, sums, coupling, s, r, is_copy, 1.0 / L, step, row, new, change
                 )
@@ -56,6 +62,14 @@ def _propose(stream, modulus, step, luck):
         random = draw(stream, r)
         store(step, r, with_sign(load(modulus, r), random_sign(random)))
         store(luck, r, one_to_two(random))
+
+
+@jit
+def _propose_fresh(stream, coupling, step, luck):
+    """The same with a step of its own for every update."""
+    for r in range(0, step.shape[0], W):
+        store(step, r, fresh_step(coupling, stream, r))
+        store(luck, r, one_to_two(draw(stream, r)))
 
 
 @jit

@@ -18,19 +18,20 @@ from mcattn.model import CopyModel
 
 STARTS = ("uniform", "copy")
 LANES = simd.W
+AGAIN = 4  # columns between two visits of the copied one
 
 
 def visit_order(L: int) -> np.ndarray:
     """Columns that a sweep visits in each row, as offsets from the copied column.
 
-    Every column once, the copied one (offset 0) again after every second other: m moves with
+    Every column once, the copied one (offset 0) again after every fourth other: m moves with
     the L copy scores out of L^2, so visiting them more often is what makes it mix. Any fixed
-    order leaves the distribution invariant.
+    order leaves the distribution invariant. How often: benchmarks/visits.py.
     """
     order = [0]
     for offset in range(1, L):
         order.append(offset)
-        if offset % 2 == 0 and offset < L - 1:
+        if offset % AGAIN == 0 and offset < L - 1:
             order.append(0)
     return np.array(order, dtype=np.int64)
 
@@ -81,9 +82,13 @@ class Replicas:
     ----------
     model : the model all of them share.
     seed, first, count : which streams they draw from; nothing else decides their chains.
+    fresh_steps : draw the size of every step anew, instead of from a table for each sweep: the
+        same distribution, slower; for checks.
     """
 
-    def __init__(self, model: CopyModel, seed: int, first: int, count: int) -> None:
+    def __init__(
+        self, model: CopyModel, seed: int, first: int, count: int, fresh_steps: bool = False
+    ) -> None:
         self.model, self.seed, self.first, self.count = model, seed, first, count
         self._softmax = model.attention == "softmax"
         L, lanes = model.L, -(-count // LANES) * LANES
@@ -97,7 +102,7 @@ class Replicas:
         self._measured = simd.aligned((5, lanes))
         self._coupling = simd.aligned((weight.COUPLINGS, lanes))
         self._stream = simd.aligned((stream.WORDS, lanes), np.int64)
-        self._moduli = simd.aligned((moves.MODULI, lanes))
+        self._moduli = simd.aligned((0 if fresh_steps else moves.MODULI, lanes))
         self._growth = simd.aligned((2 * moves.MODULI, lanes))
         self._work = simd.aligned((softmax.WORK if self._softmax else linear.WORK, lanes))
         self._accepted = simd.aligned(lanes)

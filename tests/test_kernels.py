@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcattn import action, streams
-from mcattn.kernels import jit, simd, stream, weight
+from mcattn.kernels import jit, linear, simd, softmax, stream, weight
 from mcattn.model import CopyModel
 from mcattn.replicas import LANES, Replicas, couplings
 
@@ -213,8 +213,6 @@ def test_caches_follow_the_scores(attention, tokens):
 
 
 def test_kernels_compile_one_signature_each():
-    from mcattn.kernels import linear, softmax
-
     for attention in ("softmax", "linear"):
         for L, tokens, count in [(3, None, 3), (4, ZIPF, 9)]:
             replicas = Replicas(CopyModel(L, 4, attention, 1, 1, 1, tokens), 0, 0, count)

@@ -96,9 +96,11 @@ def exact_patterns(model, P, chi, count, rng):
     return np.concatenate(kept)[:count]
 
 
-@pytest.mark.parametrize("tokens", [None, (0.6, 0.3, 0.1)])
+@pytest.mark.parametrize(
+    ("tokens", "fresh_steps"), [(None, False), ((0.6, 0.3, 0.1), False), (None, True)]
+)
 @pytest.mark.parametrize("attention", ["softmax", "linear"])
-def test_sweeps_leave_the_distribution_alone(attention, tokens):
+def test_sweeps_leave_the_distribution_alone(attention, tokens, fresh_steps):
     """Stationarity of the move: exact draws are exact draws after three sweeps.
 
     Kolmogorov-Smirnov on 8192 independent replicas; 5 numbers, limit p > 1e-4.
@@ -110,7 +112,7 @@ def test_sweeps_leave_the_distribution_alone(attention, tokens):
     before = mcattn.action.order_parameters(draws[count:], attention)
 
     def moved(P_used):
-        replicas = Replicas(model, 5, 0, count)
+        replicas = Replicas(model, 5, 0, count, fresh_steps)
         replicas.start("uniform", chi)
         replicas.restore(draws[:count], replicas.stream_words())
         replicas.set_states(P_used, chi, 0.0, 0.0, 1.5)
