@@ -421,4 +421,4 @@ def test_counts_and_places_are_stored(whole):
     swaps = (np.diff(data.state, axis=0) != 0).sum() / 2
     # The exchange after the last row is in the counts and not in the rows.
     assert 0 <= e["accepted"].sum() - swaps <= 8
-    assert (data.states["attempted"] == 140 * 4 * 8 * 11).all()
+    assert (data.states["attempted"] == 140 * 4 * 8 * 9).all()  # 9 visits a row

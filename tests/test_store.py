@@ -86,7 +86,7 @@ def test_rows_are_due_and_labelled(whole):
     assert (data.state == np.array(states)[:, None]).all()
     assert data.complete
     assert data.planned_sweeps == sweep == plan.total_sweeps
-    assert (data.states["attempted"] == data.states["sweeps"] * 20 * 8 * 11).all()
+    assert (data.states["attempted"] == data.states["sweeps"] * 20 * 8 * 9).all()
     assert (data.states["drift"] < 1e-10).all()
 
 
