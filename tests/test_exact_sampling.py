@@ -88,7 +88,7 @@ def quadrature(attention, seed=0, rows=P, chi=CHI, center=0.0, strength=0.0, few
 
 def observed(X):
     """m, m^2, q, tau^2, |S|^2, energy and log_det of rows (..., x)."""
-    m, q, tau, _, s2, energy, log_det = np.moveaxis(X, -1, 0)
+    m, q, tau, _, s2, energy, log_det = np.moveaxis(X[..., :7], -1, 0)
     return np.stack([m, m * m, q, tau * tau, s2, energy, log_det], axis=-1)
 
 
