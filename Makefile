@@ -48,7 +48,7 @@ runs/%.h5: jobs/%.toml .venv/.stamp $(SOURCES)
 
 # Test files spread over two processes: many tests wait for others that they started.
 test: .venv/.stamp
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 test-long: .venv/.stamp
 	$(BIN)/python -m pytest -q -m "long or not long"

@@ -15,7 +15,8 @@ import operator
 import numpy as np
 from llvmlite import ir
 from numba.core import types
-from numba.extending import intrinsic, models, overload, register_model
+from numba.core.typing.templates import AbstractTemplate, infer_global, signature
+from numba.extending import lower_builtin, models, register_model
 
 from mcattn.kernels.jit import jit
 
@@ -45,6 +46,7 @@ class _VectorModel(models.PrimitiveModel):
 
 FLOATS, INTS = Vector("f"), Vector("i")
 _SCALAR = {"f": types.float64, "i": types.int64}
+_ANY = ((types.VarArg(types.Any),),)
 
 
 def _splat(builder, scalar):
@@ -53,6 +55,34 @@ def _splat(builder, scalar):
     first = builder.insert_element(undefined, scalar, ir.Constant(_I32, 0))
     lanes = ir.Constant(ir.VectorType(_I32, W), [0] * W)
     return builder.shuffle_vector(first, undefined, lanes)
+
+
+def _compiled(function, typing, kinds=_ANY):
+    """Decorate the code generator of a function or operator.
+
+    Numba's `overload` would compile every use for other types as a function of its own, which
+    took more than half of the time until the first sweep.
+
+    Parameters
+    ----------
+    typing : from types of the arguments to a signature; None where the function means another.
+    kinds : types of arguments that the generator is for.
+    """
+
+    class Form(AbstractTemplate):
+        key = function
+
+        def generic(self, args, kws):
+            return typing(*args)
+
+    infer_global(function)(Form)
+
+    def register(generator):
+        for kind in kinds:
+            lower_builtin(function, *kind)(generator)
+        return generator
+
+    return register
 
 
 # ---------------------------------------------------------------- memory
@@ -78,42 +108,28 @@ def _pointer(context, builder, array_type, array, i, vector):
     return builder.bitcast(builder.gep(data, [i]), vector.llvm.as_pointer())
 
 
-@intrinsic
-def _load(typingctx, array, i):
-    vector = FLOATS if array.dtype == types.float64 else INTS
-
-    def codegen(context, builder, signature, args):
-        pointer = _pointer(context, builder, signature.args[0], *args, vector)
-        return builder.load(pointer, align=8)
-
-    return vector(array, types.int64), codegen
+def _of_array(array):
+    return FLOATS if array.dtype == types.float64 else INTS
 
 
-@intrinsic
-def _store(typingctx, array, i, x):
-    def codegen(context, builder, signature, args):
-        pointer = _pointer(context, builder, signature.args[0], *args[:2], signature.args[2])
-        builder.store(args[2], pointer, align=8)
-        return context.get_dummy_value()
-
-    return types.void(array, types.int64, x), codegen
+@_compiled(load, lambda array, i: signature(_of_array(array), array, types.int64))
+def _load(context, builder, sig, args):
+    return builder.load(_pointer(context, builder, sig.args[0], *args, sig.return_type), align=8)
 
 
-@intrinsic
-def _load_singles(typingctx, array, i):
-    singles = ir.VectorType(ir.FloatType(), W)
-
-    def codegen(context, builder, signature, args):
-        data = context.make_array(signature.args[0])(context, builder, args[0]).data
-        pointer = builder.bitcast(builder.gep(data, [args[1]]), singles.as_pointer())
-        return builder.fpext(builder.load(pointer, align=4), FLOATS.llvm)
-
-    return FLOATS(array, types.int64), codegen
+@_compiled(store, lambda array, i, x: signature(types.void, array, types.int64, _of_array(array)))
+def _store(context, builder, sig, args):
+    pointer = _pointer(context, builder, sig.args[0], *args[:2], sig.args[2])
+    builder.store(args[2], pointer, align=8)
+    return context.get_dummy_value()
 
 
-overload(load_singles)(lambda array, i: lambda array, i: _load_singles(array, i))
-overload(load)(lambda array, i: lambda array, i: _load(array, i))
-overload(store)(lambda array, i, x: lambda array, i, x: _store(array, i, x))
+@_compiled(load_singles, lambda array, i: signature(FLOATS, array, types.int64))
+def _load_singles(context, builder, sig, args):
+    data = context.make_array(sig.args[0])(context, builder, args[0]).data
+    singles = ir.VectorType(ir.FloatType(), W).as_pointer()
+    pointer = builder.bitcast(builder.gep(data, [args[1]]), singles)
+    return builder.fpext(builder.load(pointer, align=4), FLOATS.llvm)
 
 
 # ---------------------------------------------------------------- operators
@@ -122,28 +138,20 @@ overload(store)(lambda array, i, x: lambda array, i, x: _store(array, i, x))
 def _binary(op, of_floats, of_ints):
     """Give vectors (and vectors with scalars) the operator `op`."""
 
-    @intrinsic
-    def compiled(typingctx, x, y):
-        kind = x.kind if isinstance(x, Vector) else y.kind
-        make = of_floats if kind == "f" else of_ints
-        if make is None:
-            return None
-        side = [v if isinstance(v, Vector) else _SCALAR[kind] for v in (x, y)]
-
-        def codegen(context, builder, signature, args):
-            x, y = (
-                value if isinstance(kind_, Vector) else _splat(builder, value)
-                for value, kind_ in zip(args, signature.args, strict=True)
-            )
-            return make(builder, x, y)
-
-        return (FLOATS if kind == "f" else INTS)(*side), codegen
-
-    @overload(op)
     def typed(x, y):
-        if isinstance(x, Vector) or isinstance(y, Vector):
-            return lambda x, y: compiled(x, y)
-        return None
+        vector = x if isinstance(x, Vector) else y
+        if not isinstance(vector, Vector) or (of_floats, of_ints)[vector.kind == "i"] is None:
+            return None
+        sides = [v if isinstance(v, Vector) else _SCALAR[vector.kind] for v in (x, y)]
+        return signature(vector, *sides)
+
+    @_compiled(op, typed, ((Vector, Vector), (Vector, types.Number), (types.Number, Vector)))
+    def lowered(context, builder, sig, args):
+        x, y = (
+            value if isinstance(side, Vector) else _splat(builder, value)
+            for value, side in zip(args, sig.args, strict=True)
+        )
+        return (of_floats if sig.return_type.kind == "f" else of_ints)(builder, x, y)
 
 
 def _float_op(name):
@@ -199,59 +207,41 @@ def maximum(x, low):
     return np.maximum(x, low)
 
 
-@intrinsic
-def _shift_right(typingctx, x, k):
-    return INTS(INTS, types.int64), lambda c, b, s, a: b.lshr(a[0], _splat(b, a[1]))
+@_compiled(shift_right, lambda x, k: signature(INTS, INTS, types.int64))
+def _shift_right(context, builder, sig, args):
+    return builder.lshr(args[0], _splat(builder, args[1]))
 
 
-@intrinsic
-def _bits(typingctx, x):
-    other = INTS if x is FLOATS or x == FLOATS else FLOATS
-    return other(x), lambda c, b, s, a: b.bitcast(a[0], other.llvm)
+@_compiled(bits, lambda x: signature(INTS if x == FLOATS else FLOATS, x))
+def _bits(context, builder, sig, args):
+    return builder.bitcast(args[0], sig.return_type.llvm)
 
 
-@intrinsic
-def _negative(typingctx, x):
-    def codegen(context, builder, signature, args):
-        pattern = builder.bitcast(args[0], INTS.llvm)
-        return builder.ashr(pattern, _splat(builder, ir.Constant(_I64, 63)))
-
-    return INTS(FLOATS), codegen
+@_compiled(negative, lambda x: signature(INTS, FLOATS))
+def _negative(context, builder, sig, args):
+    pattern = builder.bitcast(args[0], INTS.llvm)
+    return builder.ashr(pattern, _splat(builder, ir.Constant(_I64, 63)))
 
 
-@intrinsic
-def _total(typingctx, x):
-    def codegen(context, builder, signature, args):
-        parts = [builder.extract_element(args[0], ir.Constant(_I32, i)) for i in range(W)]
-        while len(parts) > 1:
-            half = len(parts) // 2
-            parts = [builder.fadd(parts[i], parts[half + i]) for i in range(half)]
-        return parts[0]
-
-    return types.float64(FLOATS), codegen
+@_compiled(total, lambda x: signature(types.float64, FLOATS))
+def _total(context, builder, sig, args):
+    parts = [builder.extract_element(args[0], ir.Constant(_I32, i)) for i in range(W)]
+    while len(parts) > 1:
+        half = len(parts) // 2
+        parts = [builder.fadd(parts[i], parts[half + i]) for i in range(half)]
+    return parts[0]
 
 
-def _bound(comparison):
-    @intrinsic
-    def compiled(typingctx, x, limit):
-        def codegen(context, builder, signature, args):
-            limit = _splat(builder, args[1])
-            inside = builder.fcmp_ordered(comparison, args[0], limit)
-            return builder.select(inside, args[0], limit)
-
-        return FLOATS(FLOATS, types.float64), codegen
-
-    return compiled
+def _bound(function, comparison):
+    @_compiled(function, lambda x, limit: signature(FLOATS, FLOATS, types.float64))
+    def bounded(context, builder, sig, args):
+        limit = _splat(builder, args[1])
+        inside = builder.fcmp_ordered(comparison, args[0], limit)
+        return builder.select(inside, args[0], limit)
 
 
-_minimum, _maximum = _bound("<"), _bound(">")
-
-overload(shift_right)(lambda x, k: lambda x, k: _shift_right(x, k))
-overload(bits)(lambda x: lambda x: _bits(x))
-overload(negative)(lambda x: lambda x: _negative(x))
-overload(total)(lambda x: lambda x: _total(x))
-overload(minimum)(lambda x, high: lambda x, high: _minimum(x, high))
-overload(maximum)(lambda x, low: lambda x, low: _maximum(x, low))
+_bound(minimum, "<")
+_bound(maximum, ">")
 
 
 @jit

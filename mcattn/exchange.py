@@ -11,7 +11,7 @@ import numpy as np
 
 from mcattn import ladder as ladder_room
 from mcattn import streams
-from mcattn.kernels import exchange, simd
+from mcattn.kernels import exchange, simd, weight
 from mcattn.ladder import Ladder
 from mcattn.model import CopyModel
 from mcattn.records import Exchanged
@@ -104,3 +104,11 @@ class Exchanger:
             self._numbers = ladder_room.uniform_numbers(self._ladder, generators, _STRETCH)
             self._stretch = stretch
         return self._numbers[place]
+
+
+def compile_kernels(ladder: Ladder, model: CopyModel) -> None:
+    """Compile the decision on exchanges, or load it from the cache, by one on equal patterns."""
+    now = Exchanged.nothing(ladder.replicas(), ladder.states, ladder)
+    table = simd.aligned((weight.COUPLINGS, ladder.states))
+    table[:] = 1.0
+    Exchanger(ladder, model, 0).exchange(np.ones((len(now.state), 5)), table, now)

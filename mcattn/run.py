@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mcattn import exact_sampler, extend, jobtext, schema, theory, training
+from mcattn import exact_sampler, exchange, extend, jobtext, schema, theory, training
 from mcattn.errors import RunFileError
 from mcattn.jobfile import Job, RunSettings
 from mcattn.layout import Commit, Header
@@ -218,12 +218,20 @@ def _carry_out(
 
 
 def _compile(model: CopyModel, plan: Plan) -> None:
+    """Compile what the plan needs, or load it from the cache; one process at a time compiles."""
+    from mcattn.kernels.jit import first
+
     if plan.recipe:
-        training.compile_kernels()
+        with first("training"):
+            training.compile_kernels()
     elif plan.sets:
-        exact_sampler.compile_kernels()
+        with first("exact"):
+            exact_sampler.compile_kernels()
     else:
-        compile_kernels(model)
+        with first(f"{model.attention}-{'exchange' if plan.ladder else 'alone'}"):
+            compile_kernels(model)
+            if plan.ladder:
+                exchange.compile_kernels(plan.ladder, model)
 
 
 def _shared(plan: Plan, ranks: Serial) -> tuple[int, int]:

@@ -144,8 +144,7 @@ def test_the_saddle_point_is_covered_by_its_error(transition):
 
 def test_the_landscape_is_the_limit_of_large_chi():
     shift = [
-        coexistence.coexistence(STANDARD, chi).P_equal_weight.value
-        - theory.boundary(STANDARD, chi).P_star
+        coexistence.sketch(STANDARD, chi)[0] - theory.boundary(STANDARD, chi).P_star
         for chi in (20, 80)
     ]
     assert shift[1] == pytest.approx(shift[0] / 4, rel=0.05)  # proportional to 1 / chi

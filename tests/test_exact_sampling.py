@@ -66,12 +66,19 @@ def test_tables_of_nested_sets_do_not_depend_on_the_order_of_asking():
 
 @cache
 def quadrature(attention, seed=0, rows=P, chi=CHI, center=0.0, strength=0.0, fewer=0):
-    """Averages of `observed` over the four scores, by Gauss-Hermite nodes of their prior."""
+    """Averages of `observed` over the four scores, by Gauss-Hermite nodes of their prior.
+
+    For softmax attention, of a row's difference and sum: the data do not see the sum, and two
+    nodes of it are exact for |S|^2.
+    """
     model = MODELS[attention]
-    nodes = (14 if attention == "softmax" else 18) - fewer
-    x, w = np.polynomial.hermite_e.hermegauss(nodes)
-    S = np.sqrt(model.g_s / chi) * np.array(list(itertools.product(x, repeat=4))).reshape(-1, 2, 2)
-    ln_w = np.log(np.array(list(itertools.product(w, repeat=4)))).sum(axis=1)
+    counts, turn = (18 - fewer,) * 2, np.eye(2)
+    if attention == "softmax":
+        counts, turn = (30 - fewer, 2), np.array([[-1, 1], [1, 1]]) / np.sqrt(2)
+    (d, of_d), (s, of_s) = (np.polynomial.hermite_e.hermegauss(n) for n in counts)
+    x = np.array(list(itertools.product(d, s, d, s))).reshape(-1, 2, 2)
+    S = np.sqrt(model.g_s / chi) * x @ turn
+    ln_w = np.log(np.array(list(itertools.product(of_d, of_s, of_d, of_s)))).sum(axis=1)
     T = data.counts(data.draw(model, rows, seed), 2)
     energy, log_det = (
         action.exact_per_chi(S, T, model, rows, np.inf)[0],
@@ -109,6 +116,7 @@ def states(chi=CHI, center=0.0, strength=0.0):
     return States(P * one, chi * one, center * one, strength * one, none, none, none, none)
 
 
+@cache
 def hmc(attention, chi=CHI, bias=(0.0, 0.0), sweeps=1500, count=64, first=0, sets=1, split=1):
     """Rows (t, r, x) of replicas in `split` blocks, and the sampler of the last."""
     model = MODELS[attention]

@@ -123,7 +123,7 @@ def test_switches_leave_the_patterns_before_and_after(whole):
     assert high > low
 
 
-@pytest.mark.parametrize("stride", [37, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("stride", [61, pytest.param(1, marks=pytest.mark.long)])
 def test_a_crash_at_any_moment_loses_nothing(whole, tmp_path, stride):
     """Die at the first, second, ... change of the file system; go on; compare with `whole`."""
     path = tmp_path / "run.h5"
@@ -176,7 +176,7 @@ def test_readers_never_disturb_a_running_run(whole, tmp_path):
     assert tiny.same(path, whole)
 
 
-@pytest.mark.parametrize("sweeps", [1, 40, 70, 130, 400])
+@pytest.mark.parametrize("sweeps", [1, 70, 400])
 def test_a_stopped_run_goes_on(whole, tmp_path, sweeps):
     path = tmp_path / "run.h5"
     outcome = tiny.carry_out(path, tiny.stop_after(sweeps))
@@ -280,7 +280,7 @@ def test_a_run_begun_with_other_kernels_is_refused(tmp_path, monkeypatch):
         run.resume(path, Serial(), run.Watch())
 
 
-@pytest.mark.parametrize("name", ["50%.h5", "a%%c.h5", "a%b.h5", "two words.h5", "ü.h5"])
+@pytest.mark.parametrize("name", ["50%.h5", "a%%c%b.h5", "two wörds.h5"])
 def test_odd_names_hold_the_same_run(whole, tmp_path, name):
     path = tmp_path / name
     tiny.carry_out(path, tiny.stop_after(100))
