@@ -46,7 +46,7 @@ def test_a_finished_run(tmp_path):
 def test_a_tempering_run_tells_swaps_and_round_trips(tempered):
     told = status.read(tempered).measures
     found = tempering.analyze(open_run(tempered))
-    assert told["round trips"] == sum(found.round_trips) > 3
+    assert told["round trips"] == sum(found.round_trips) > 0
     weakest = min(found.pairs, key=lambda pair: pair.accepted / pair.attempted)
     assert told["lowest swap acceptance"] == weakest.accepted / weakest.attempted
     assert told["lower state of that pair"] == weakest.low
