@@ -20,6 +20,10 @@ coupling, moduli = np.ones((9, 8)), np.zeros((moves.MODULI, 8))
 moves.new_moduli(coupling, words, moduli)
 print(moduli.tolist())
 """
+EXCHANGING = {
+    "kind": "tempering", "P": [80, 100], "chi": 60.0, "states": 4, "ladders": 4,
+    "exchange_every": 5, "thermalize": 10, "sweeps": 20,
+}  # fmt: skip
 
 
 def probe(package, cache):
@@ -59,7 +63,7 @@ def test_an_edit_of_any_kernel_file_is_seen(tmp_path):
 @pytest.mark.parametrize("count", [3, pytest.param(16, marks=pytest.mark.long)])
 def test_processes_that_start_at_once_compile_once(tmp_path, count):
     """As many runs on an empty cache: all but one find every kernel in it."""
-    job = tiny.write_job(tmp_path / "job.toml", sweeps=5, thermalize=0)
+    job = tiny.write_job(tmp_path / "job.toml", only=EXCHANGING)
     environment = {
         **os.environ,
         "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
@@ -84,13 +88,9 @@ def test_processes_that_start_at_once_compile_once(tmp_path, count):
     assert all(tiny.same(tmp_path / "0.h5", tmp_path / f"{i}.h5") for i in range(count))
 
 
+@pytest.mark.long
 def test_ranks_load_what_rank_0_compiled(tmp_path):
-    """Of a run with exchanges too."""
-    protocol = {
-        "kind": "tempering", "P": [80, 100], "chi": 60.0, "states": 4, "ladders": 4,
-        "exchange_every": 5, "thermalize": 10, "sweeps": 20,
-    }  # fmt: skip
-    job = tiny.write_job(tmp_path / "job.toml", only=protocol)
+    job = tiny.write_job(tmp_path / "job.toml", only=EXCHANGING)
     environment = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "NUMBA_DEBUG_CACHE": "1"}
     done = tiny.command("run", job, "-o", tmp_path / "r.h5", ranks=2, environment=environment)
     assert done.returncode == 0, done.stderr
