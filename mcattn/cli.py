@@ -277,6 +277,76 @@ def theory(
 
 
 @app.command()
+def plan(
+    P: Annotated[float, typer.Option("--P", help="Training sequences.", show_default=False)],
+    L: Annotated[int, typer.Option("--L", help="Sequence length.")] = 16,
+    V: Annotated[int, typer.Option("--V", help="Vocabulary size.")] = 16,
+    attention: Annotated[
+        Literal["softmax", "linear"], typer.Option("--attention", help="Kind of attention.")
+    ] = "softmax",
+    kappa: Annotated[float, typer.Option("--kappa", help="Ridge.")] = 1.0,
+    g_s: Annotated[
+        float, typer.Option("--g-s", help="Prior variance of a score, times chi.")
+    ] = 3.0,
+    g_w: Annotated[
+        float, typer.Option("--g-w", help="Prior variance of a weight, times chi.")
+    ] = 0.03,
+    chi: Annotated[float, typer.Option("--chi", help="Inverse temperature.")] = float("inf"),
+    weight_decay: Annotated[
+        float | None,
+        typer.Option(
+            "--weight-decay",
+            help="Instead of kappa, g_s, g_w, chi: decay of a recipe whose loss is the mean square "
+            "error plus decay |theta|^2 / 2.",
+            show_default=False,
+        ),
+    ] = None,
+    score_decay: Annotated[
+        float | None,
+        typer.Option("--score-decay", help="Decay of the scores, if another.", show_default=False),
+    ] = None,
+    noise: Annotated[
+        float, typer.Option("--noise", help="Temperature of Langevin noise in a recipe.")
+    ] = 0.0,
+    reduction: Annotated[
+        Literal["position", "element"],
+        typer.Option("--reduction", help="A recipe's error: sum over outputs, or mean over them."),
+    ] = "position",
+    compare: Annotated[
+        bool, typer.Option("--compare", help="The other kind of attention beside it.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Tell what training with P sequences will end in, what comes next, and what it would take.
+
+    For instance: mcattn plan --L 64 --V 32 --P 800 --compare
+    """
+    from mcattn import plan as plan_room
+    from mcattn import plantext
+    from mcattn.analysis import terminal
+    from mcattn.errors import ModelError
+    from mcattn.model import CopyModel
+
+    model, recipe = CopyModel(L, V, attention, kappa, g_s, g_w), None
+    if not chi > 0:
+        raise ModelError(f"chi is {chi}; it must be > 0, or inf")
+    if weight_decay is not None:
+        recipe = {"weight decay": weight_decay, "P": P, "noise": noise}
+        if score_decay is not None:
+            recipe["score decay"] = score_decay
+        model, chi = plan_room.from_recipe(model, P, weight_decay, score_decay, noise, reduction)
+    elif score_decay is not None or noise:
+        raise ModelError("a recipe is given without --weight-decay")
+    outlooks = [
+        plan_room.outlook(one, P, chi) for one in plan_room.kinds(model)[: 2 if compare else 1]
+    ]
+    if as_json:
+        print(json.dumps([plan_room.plain(one) for one in outlooks], indent=2))
+    else:
+        plantext.show(outlooks, terminal.console(), recipe)
+
+
+@app.command()
 def minima(
     job: JobFile,
     settings: Settings = None,

@@ -13,7 +13,8 @@ ROOT = Path(mcattn.__file__).parent
 # Each room may import from itself and from the rooms after it.
 ORDER = (
     ("cli",),
-    ("doctor", "theorytext", "minimareport"),
+    ("doctor", "theorytext", "minimareport", "plantext"),
+    ("plan",),
     ("run", "status"),
     ("store", "progress", "interrupts", "walltime"),
     ("layout", "lock"),
