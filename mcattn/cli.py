@@ -347,6 +347,58 @@ def plan(
 
 
 @app.command()
+def order(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(help="Attention arrays (.npy, .npz, .h5).", show_default=False),
+    ],
+    name: Annotated[
+        str, typer.Option("--name", help="Array to read where a file holds several.")
+    ] = "attention",
+    offset: Annotated[
+        str, typer.Option("--offset", help="How far back a copy head looks, or any.")
+    ] = "1",
+    kind: Annotated[
+        Literal["causal", "periodic"] | None,
+        typer.Option("--kind", help="If not given: causal where nothing later is attended to."),
+    ] = None,
+    mean: Annotated[
+        list[int] | None,
+        typer.Option("--mean", help="Average over this leading axis, such as 0; repeatable."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure alpha, beta, m, q and entropy of attention patterns (..., L, L) that anyone has.
+
+    For instance, of an array (step, layer, head, batch, L, L): mcattn order maps.npy --mean 3
+    """
+    from mcattn import attention, attentiontext
+    from mcattn.analysis import terminal
+
+    found = {
+        str(path): attention.averaged(
+            attention.order(attention.load(path, name), kind, _offset(offset)), mean or []
+        )
+        for path in paths
+    }
+    if as_json:
+        print(json.dumps({path: attention.plain(one) for path, one in found.items()}, indent=2))
+        return
+    for path, one in found.items():
+        attentiontext.show(path, one, terminal.console())
+
+
+def _offset(text: str) -> int | None:
+    from mcattn.errors import JobError
+
+    if text == "any":
+        return None
+    if not text.isdigit():
+        raise JobError(f"--offset is {text!r}; it must be a whole number or any")
+    return int(text)
+
+
+@app.command()
 def minima(
     job: JobFile,
     settings: Settings = None,

@@ -163,9 +163,9 @@ def test_no_file_and_a_folder(tmp_path, suffix):
 def test_pickles_are_never_loaded(tmp_path, suffix):
     path = tmp_path / f"ids{suffix}"
     (np.save if suffix == ".npy" else np.savez)(path, IDS.astype(object))
-    refused(path, "holds pickled objects; ids must be plain numbers")
+    refused(path, "holds pickled objects; a token table must be plain numbers")
     path.write_bytes(b"\x80\x04K\x05.")
-    refused(path, "holds pickled objects; ids must be plain numbers")
+    refused(path, "holds pickled objects; a token table must be plain numbers")
 
 
 def test_hdf5_without_numbers(tmp_path):

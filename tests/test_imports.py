@@ -13,8 +13,8 @@ ROOT = Path(mcattn.__file__).parent
 # Each room may import from itself and from the rooms after it.
 ORDER = (
     ("cli",),
-    ("doctor", "theorytext", "minimareport", "plantext"),
-    ("plan",),
+    ("doctor", "theorytext", "minimareport", "plantext", "attentiontext"),
+    ("plan", "attention"),
     ("run", "status"),
     ("store", "progress", "interrupts", "walltime"),
     ("layout", "lock"),
@@ -24,6 +24,7 @@ ORDER = (
     ("extend", "exchange", "members", "exact_replicas"),
     ("replicas", "ranks", "jobtext", "runfile", "records", "network", "optimisers"),
     ("data",),
+    ("arrays",),
     ("jobfile",),
     ("exactjob",),
     ("trainjob",),
@@ -121,7 +122,7 @@ def test_analysis_never_samples(path):
     [
         ("mpi4py", {"ranks"}),
         ("typer", {"cli"}),
-        ("h5py", {"runfile", "layout", "store", "status", "doctor", "data"}),
+        ("h5py", {"runfile", "layout", "store", "status", "doctor", "arrays"}),
         ("numba", {"jit", "simd"}),
         ("pydantic", {"jobfields", "jobfile", "jobtext", "trainjob"}),
     ],
