@@ -102,7 +102,7 @@ def minima_and_theory(
     found = []
     for phase, values in theory.items():
         for i, x in enumerate(P):
-            own = [one for sets in minima if (one := sets[phase].get(x)) is not None]
+            own = [one for sets in minima if (one := sets.get(phase, {}).get(x)) is not None]
             if own and math.isfinite(values["m"][i]):
                 place = _Place(x, 0, phase, _near(x, phase, jumps))
                 found += _scatter(place, names, _numbers(own), _at(values, i))

@@ -288,3 +288,21 @@ def test_what_cannot_be_compared_is_refused(files, tmp_path):
 def tiny_run(folder):
     tiny.carry_out(folder / "population.h5")
     return folder / "population.h5"
+
+
+def test_one_phase_and_a_single_member_are_shown_too(tmp_path):
+    model = CopyModel(6, 4, g_w=0.1)
+    train = {"kind": "train", "P": [20, 40], "steps": 300, "every": 50, "replicas": 1}
+    chain = {"kind": "hysteresis", "action": "exact", "chi": 30.0, "P": [20, 40], "replicas": 1}
+    more = {"sweeps": [50], "thermalize": 10, "equilibrate": 10}
+    one = {"seed": 3, "sets": 1}
+    paths = [
+        carry_out(tmp_path / "train.h5", train, model, one),
+        carry_out(tmp_path / "chain.h5", chain | more, model, one),
+    ]
+    for chosen in (paths, paths[1:]):
+        words = ["--view", "verify", *map(str, chosen)]
+        told = CliRunner().invoke(app, ["analyze", *words])
+        assert told.exit_code == 0, told.output
+        drawn = CliRunner().invoke(app, ["plot", *words, "-o", str(tmp_path / "one.png")])
+        assert drawn.exit_code == 0, drawn.output
