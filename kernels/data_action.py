@@ -49,9 +49,9 @@ def evaluate(S, table, P, kappa, g_s, g_w, softmax, rooms):
     L, V = S.shape[0], tokens.shape[1]
     A, overlap = positions[0], positions[1]
     attend(S, A, softmax)
-    _gram(A, overlap)
-    _weigh(A, overlap, weights)
-    _contract(table, weights, flat)
+    gram(A, overlap)
+    weigh(A, overlap, weights)
+    contract(table, weights, flat)
     explained, log_det = _solve(flat, tokens, kappa / g_w)
     square = S[0, 0] * 0.0
     for a in range(L):
@@ -73,7 +73,7 @@ def slope(S, table, chi, kappa, g_s, pull_m, pull_tau, softmax, rooms, grad):
     L = S.shape[0]
     A, Q, R = positions[0], positions[2], positions[3]
     _duals(flat, tokens, chi / kappa)
-    _expand(table, flat, weights)
+    expand(table, flat, weights)
     k = 0
     for b in range(L):
         for c in range(b, L):
@@ -140,7 +140,7 @@ def attend(S, A, softmax):
 
 
 @jit
-def _gram(A, overlap):
+def gram(A, overlap):
     """overlap = A^T A."""
     L = A.shape[0]
     for c in range(L):
@@ -152,7 +152,7 @@ def _gram(A, overlap):
 
 
 @jit
-def _weigh(A, overlap, weights):
+def weigh(A, overlap, weights):
     """What each pair b <= c weighs in G, C and the transpose of C; U^ab = T^(a-1)b."""
     L = A.shape[0]
     k = 0
@@ -168,7 +168,7 @@ def _weigh(A, overlap, weights):
 
 
 @jit
-def _contract(table, weights, flat):
+def contract(table, weights, flat):
     """Three weighted sums over the pairs, each a flat matrix, two pairs at a time."""
     flat[:] = 0.0
     for k in range(0, table.shape[0], 2):
@@ -182,7 +182,7 @@ def _contract(table, weights, flat):
 
 
 @jit
-def _expand(table, flat, weights):
+def expand(table, flat, weights):
     """Scalar products of every pair's counts with three flat matrices, two pairs at a time."""
     for k in range(0, table.shape[0], 2):
         zero = load(flat[0], 0) * 0.0

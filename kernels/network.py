@@ -8,9 +8,9 @@ are added by the caller. Hand-written backward pass; source: docs/training.md.
 
 import numpy as np
 
+from mcattn.kernels.data_action import attend as attend_whole
+from mcattn.kernels.data_action import contract, expand, gram, weigh, wide
 from mcattn.kernels.jit import jit
-from mcattn.kernels.simd import W as WIDTH
-from mcattn.kernels.simd import load, store
 
 
 @jit
@@ -41,61 +41,50 @@ def backward(A, grad, softmax):
 
 
 @jit
-def from_counts(W, S, T, P, kappa, softmax, grad_W, grad_S):
+def from_counts(W, S, table, P, kappa, softmax, grad_W, grad_S):
     """Loss over P sequences known by their counts alone; positional scores.
 
-    T : counts, shape (b b', n), row b L + b' holding sum_mu x^b x^b'^T, flat and padded with
-        zeros to n, a multiple of the vector width. The cost does not depend on P.
+    table : counts of the pairs b <= b', as in kernels/data_action.py. The cost does not depend
+        on P.
     """
-    L, V, n = S.shape[0], W.shape[0], T.shape[1]
-    A = np.empty((L, L))
-    attend(S, A, softmax)
-    square, flat = np.zeros(n), np.zeros(n)
+    L, V, side = S.shape[0], W.shape[0], wide(W.shape[0])
+    scores, A, overlap = np.zeros((3, L, wide(L)))
+    scores[:, :L] = S
+    attend_whole(scores, A, softmax)
+    weights, flat = np.zeros((3, table.shape[0])), np.zeros((3, table.shape[1]))
     for c in range(V):
         for v in range(V):
-            flat[c * V + v] = W[c, v]
+            flat[1, c * side + v] = flat[2, v * side + c] = W[c, v]
             for w in range(V):
-                square[v * V + w] += W[c, v] * W[c, w]
+                flat[0, v * side + w] += W[c, v] * W[c, w]
+    expand(table, flat, weights)
     pair, single = np.empty((L, L)), np.empty((L, L))
-    _contract(T, square, flat, pair, single)
-    scale = 1.0 / (kappa * L)
-    loss = _residual(A, pair, single, scale, grad_S) + P / (2.0 * kappa)
-    backward(A, grad_S, softmax)
-    gram, cross = np.zeros(n), np.zeros(n)
-    _expand(T, A, scale, gram, cross)
+    k = 0
+    for b in range(L):
+        for c in range(b, L):
+            pair[b, c] = pair[c, b] = weights[0, k]
+            single[c, b] = weights[2, k]
+            single[b, c] = weights[1, k]
+            k += 1
+    loss = _residual(A, pair, single, 1.0 / (kappa * L), grad_S) + P / (2.0 * kappa)
+    backward(A[:, :L], grad_S, softmax)
+    gram(A, overlap)
+    weigh(A, overlap, weights)
+    contract(table, weights, flat)
     for c in range(V):
         for v in range(V):
-            grad_W[c, v] = -cross[c * V + v]
+            grad_W[c, v] = -(flat[1, c * side + v] + flat[2, v * side + c]) / kappa
         for w in range(V):
             for v in range(V):
-                grad_W[c, v] += W[c, w] * gram[w * V + v]
+                both = flat[0, w * side + v] + flat[0, v * side + w]
+                grad_W[c, v] += W[c, w] * both / kappa
     return loss
-
-
-@jit
-def _contract(T, square, flat, pair, single):
-    """Products of every T^bb' with two matrices, `pair` and `single` of shape (b, b')."""
-    L, n = pair.shape[0], T.shape[1]
-    part = np.empty(2 * WIDTH)
-    for b in range(L):
-        for c in range(L):
-            row = T[b * L + c]
-            x = load(row, 0) * load(square, 0)
-            y = load(row, 0) * load(flat, 0)
-            for i in range(WIDTH, n, WIDTH):
-                t = load(row, i)
-                x = x + t * load(square, i)
-                y = y + t * load(flat, i)
-            store(part, 0, x)
-            store(part, WIDTH, y)
-            pair[b, c] = part[:WIDTH].sum()
-            single[b, c] = part[WIDTH:].sum()
 
 
 @jit
 def _residual(A, pair, single, scale, grad):
     """The part of the loss that depends on A, and its derivative, shape (a, b)."""
-    L = A.shape[0]
+    L = grad.shape[0]
     loss = 0.0
     for a in range(L):
         copied = a - 1 if a > 0 else L - 1
@@ -107,25 +96,6 @@ def _residual(A, pair, single, scale, grad):
             loss += scale * A[a, b] * (0.5 * grad[a, b] - single[copied, b])
             grad[a, b] = scale * (grad[a, b] - single[copied, b])
     return loss
-
-
-@jit
-def _expand(T, A, scale, gram, cross):
-    """`gram` = scale sum_bb' (A^T A)_bb' T^bb' and `cross` = scale sum_ab A_ab T^(a-1)b."""
-    L, n = A.shape[0], T.shape[1]
-    for b in range(L):
-        after = b + 1 if b + 1 < L else 0
-        for c in range(L):
-            both = 0.0
-            for a in range(L):
-                both += A[a, b] * A[a, c]
-            both *= scale
-            one = scale * A[after, c]
-            row = T[b * L + c]
-            for i in range(0, n, WIDTH):
-                t = load(row, i)
-                store(gram, i, load(gram, i) + t * both)
-                store(cross, i, load(cross, i) + t * one)
 
 
 @jit

@@ -16,7 +16,6 @@ import numpy as np
 
 from mcattn import action
 from mcattn.kernels import network as kernel
-from mcattn.kernels.simd import W as WIDTH
 from mcattn.model import CopyModel
 
 NETWORKS = ("positional", "full")
@@ -26,7 +25,7 @@ NETWORKS = ("positional", "full")
 class Sequences:
     """Training or test sequences: ids, shape (mu, a), and counts if the loss is taken from them.
 
-    counts : shape (b b', v v' and padding), see `padded_counts`; None where they are not used.
+    counts : of the pairs b <= b', as `exact_replicas.packed` gives them; None where not used.
     """
 
     tokens: np.ndarray
@@ -34,14 +33,6 @@ class Sequences:
 
     def __len__(self) -> int:
         return len(self.tokens)
-
-
-def padded_counts(counts: np.ndarray) -> np.ndarray:
-    """Counts T, shape (b, b', v, v'), as rows of whole vectors for the kernel."""
-    L, V = counts.shape[0], counts.shape[2]
-    out = np.zeros((L * L, -(-V * V // WIDTH) * WIDTH))
-    out[:, : V * V] = counts.reshape(L * L, V * V)
-    return out
 
 
 class Network:

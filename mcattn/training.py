@@ -9,10 +9,11 @@ import numpy as np
 
 from mcattn.data import counts, draw, load
 from mcattn.errors import JobError
+from mcattn.exact_replicas import packed
 from mcattn.jobfile import Job
 from mcattn.members import Members
 from mcattn.model import CopyModel
-from mcattn.network import Sequences, padded_counts
+from mcattn.network import Sequences
 from mcattn.protocols import Plan, Stage
 from mcattn.ranks import Serial
 from mcattn.recipe import Recipe
@@ -100,7 +101,7 @@ def trainer(
     def sequences(P: int) -> list[Sequences]:
         tokens = [table[:P] for table in tables]
         V = job.model.V
-        return [Sequences(t, padded_counts(counts(t, V)) if positional else None) for t in tokens]
+        return [Sequences(t, packed(counts(t, V)) if positional else None) for t in tokens]
 
     return Trainer(
         plan, job.model, job.run.seed, ranks, first, count, switch,
@@ -128,7 +129,7 @@ def compile_kernels() -> None:
     """Compile the kernels of training, or load them from the cache, by tiny networks."""
     model = CopyModel(2, 2)
     tokens = np.zeros((1, 2), dtype=np.int64)
-    for kind, given in (("positional", padded_counts(counts(tokens, 2))), ("full", None)):
+    for kind, given in (("positional", packed(counts(tokens, 2))), ("full", None)):
         data = [Sequences(tokens, given)]
         tiny = Members(model, Recipe(kind), lambda P, d=data: d, data[0], np.zeros(1, int), 0, 0)  # type: ignore[misc]
         tiny.settle(1, 1.0, 1)

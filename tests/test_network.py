@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from mcattn import action
+from mcattn.exact_replicas import packed
 from mcattn.model import CopyModel
-from mcattn.network import NETWORKS, Network, Sequences, padded_counts
+from mcattn.network import NETWORKS, Network, Sequences
 
 CASES = [(attention, kind) for attention in ("softmax", "linear") for kind in NETWORKS]
 
@@ -16,7 +17,7 @@ def tokens_of(model, P, seed=0):
 
 def with_counts(model, tokens):
     hot = np.eye(model.V)[tokens]
-    return Sequences(tokens, padded_counts(np.einsum("mbv,mcw->bcvw", hot, hot)))
+    return Sequences(tokens, packed(np.einsum("mbv,mcw->bcvw", hot, hot)))
 
 
 def by_definition(model, kind, theta, tokens):

@@ -11,9 +11,10 @@ from scipy.optimize import minimize
 import mcattn
 from mcattn import action, data, run, theory
 from mcattn.errors import JobError, SamplingError
+from mcattn.exact_replicas import packed
 from mcattn.members import Members
 from mcattn.model import CopyModel
-from mcattn.network import Network, Sequences, padded_counts
+from mcattn.network import Network, Sequences
 from mcattn.ranks import Serial
 from mcattn.recipe import Recipe
 
@@ -38,7 +39,7 @@ def carry_out(file, watch=None, **protocol):
 
 def sequences(model, P, seed=0):
     tokens = data.draw(model, P, seed)
-    return Sequences(tokens, padded_counts(data.counts(tokens, model.V)))
+    return Sequences(tokens, packed(data.counts(tokens, model.V)))
 
 
 def members(model, recipe, P, count=4, start="small", chi=np.inf, steps=1000, seed=1):
@@ -311,7 +312,7 @@ def test_adam_leaves_each_branch_where_it_ends():
     table = data.draw(model, 430, seed=1)
 
     def train(P):
-        return [Sequences(table[:P], padded_counts(data.counts(table[:P], model.V)))]
+        return [Sequences(table[:P], packed(data.counts(table[:P], model.V)))]
 
     ends = {}
     for start, path in (("small", (380, 409, 420)), ("copy", (320, 284, 276))):
