@@ -4,7 +4,7 @@ BIN := .venv/bin
 RANKS ?= 2
 SOURCES := $(wildcard mcattn/*.py kernels/*.py)
 
-.PHONY: run run-linear run-planes test test-long lint bench clean
+.PHONY: run run-linear run-planes test test-long lint bench bench-answers clean
 
 run: runs/hysteresis.h5
 	$(BIN)/mcattn analyze $<
@@ -53,6 +53,10 @@ lint: .venv/.stamp-lint
 
 bench: .venv/.stamp
 	$(BIN)/python benchmarks/kernels.py
+
+# Seconds from a cold start to answers, on two ranks.
+bench-answers: .venv/.stamp
+	$(BIN)/python benchmarks/answers.py
 
 # The stamp, not the interpreter, marks a finished environment: a failed `venv` leaves the latter.
 .venv/.stamp: setup.cfg pyproject.toml
