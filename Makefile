@@ -4,7 +4,7 @@ BIN := .venv/bin
 RANKS ?= 2
 SOURCES := $(wildcard mcattn/*.py kernels/*.py)
 
-.PHONY: run run-linear run-planes run-verify test test-long lint bench bench-peers clean
+.PHONY: run run-linear run-planes run-verify test test-long lint bench bench-peers bench-answers clean
 
 run: runs/hysteresis.h5
 	$(BIN)/mcattn analyze $<
@@ -70,6 +70,10 @@ bench-peers: .venv-peers/.stamp
 	$(PYTHON) -m venv --clear .venv-peers
 	.venv-peers/bin/pip install --quiet --disable-pip-version-check -r $< -e .
 	touch $@
+
+# Seconds from a cold start to answers, on two ranks.
+bench-answers: .venv/.stamp
+	$(BIN)/python benchmarks/answers.py
 
 # The stamp, not the interpreter, marks a finished environment: a failed `venv` leaves the latter.
 .venv/.stamp: setup.cfg pyproject.toml

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -33,6 +34,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):  # a name that the terminal cannot show is no error
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    _one_thread(os.environ)
     try:
         app()
     except McattnError as err:
@@ -41,6 +43,16 @@ def main() -> None:
         if launcher_rank():  # its rank 0 says it
             sys.exit(EXIT_WRONG_INPUT)
         _fail(err)
+
+
+def _one_thread(environment: MutableMapping[str, str]) -> None:
+    """One BLAS thread unless the user asks for more; to be called before NumPy is imported.
+
+    Matrices here are small. Threads that wait for one another on shared cores, several ranks on
+    them, made placing windows ten times slower.
+    """
+    if not {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"} & environment.keys():
+        environment["OPENBLAS_NUM_THREADS"] = "1"
 
 
 def _fail(err: McattnError) -> None:

@@ -5,13 +5,14 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
 import tiny
 from typer.testing import CliRunner
 
-from mcattn import coexistence
+from mcattn import cli, coexistence
 from mcattn.cli import app
 
 REFERENCE = {  # theory.md, standard case
@@ -192,6 +193,17 @@ def test_a_signal_stops_the_run_which_can_be_resumed(tmp_path, number):
     said = child.communicate(timeout=60)[1]
     assert child.returncode == 75, said
     assert "go on with: mcattn resume r.h5" in said
+
+
+def test_one_thread_unless_more_are_asked_for():
+    alone, asked = {}, {"OMP_NUM_THREADS": "3"}
+    cli._one_thread(alone)
+    cli._one_thread(asked)
+    assert alone == {"OPENBLAS_NUM_THREADS": "1"}
+    assert asked == {"OMP_NUM_THREADS": "3"}
+    code = "import mcattn.cli, sys; print('numpy' in sys.modules)"  # then it would be too late
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "False"
 
 
 def test_versions_and_help():
