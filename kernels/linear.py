@@ -6,7 +6,7 @@ sums t; `sums`, shape (4, lane), holds m, q, tau, r; `work`, shape (8, lane), is
 
 from mcattn.kernels.jit import jit
 from mcattn.kernels.moves import MODULI, fresh_step, new_moduli, random_sign, with_sign
-from mcattn.kernels.simd import W, blend, exp, keep, load, negative, store
+from mcattn.kernels.simd import W, blend, distance, exp, keep, larger, load, negative, store
 from mcattn.kernels.stream import draw, one_to_two
 from mcattn.kernels.weight import PRIOR, any_tokens, uniform_linear
 
@@ -109,24 +109,39 @@ def measure(sums, L, out):
 
 
 @jit
-def refresh(scores, rows, sums, L):
-    """Recompute every cache from the scores."""
+def refresh(scores, rows, sums, L, drift):
+    """Recompute every cache from the scores.
+
+    drift : shape (lane,); receives the largest error of the row sums and of the four sums, each
+        relative to the largest of its kind in the lane.
+    """
     lanes = sums.shape[1]
     for i in range(0, lanes, W):
-        m = load(scores, i) * 0.0
-        q, tau, squares = m, m, m
+        zero = load(scores, i) * 0.0
+        m, q, tau, squares, off, top = zero, zero, zero, zero, zero, zero
         for a in range(L):
             copy = a - 1 if a > 0 else L - 1
-            t = m * 0.0
+            t = zero
             for b in range(L):
                 x = load(scores, (a * L + b) * lanes + i)
                 t = t + x
                 q = q + x * x
+            off = larger(off, distance(t, load(rows[0], a * lanes + i)))
+            top = larger(top, distance(t, zero))
             store(rows[0], a * lanes + i, t)
             m = m + load(scores, (a * L + copy) * lanes + i)
             tau = tau + t
             squares = squares + t * t
-        store(sums[0], i, m * (1.0 / L))
-        store(sums[1], i, q * (1.0 / L))
-        store(sums[2], i, tau * (1.0 / L))
-        store(sums[3], i, squares * (1.0 / L))
+        error = off / top
+        error = larger(error, _renewed(sums[0], i, m * (1.0 / L)))
+        error = larger(error, _renewed(sums[1], i, q * (1.0 / L)))
+        error = larger(error, _renewed(sums[2], i, tau * (1.0 / L)))
+        store(drift, i, larger(error, _renewed(sums[3], i, squares * (1.0 / L))))
+
+
+@jit
+def _renewed(cache, i, x):
+    """Relative error of W entries of a cache, which become x."""
+    error = distance(x, load(cache, i)) / distance(x, x * 0.0)
+    store(cache, i, x)
+    return error

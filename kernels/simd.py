@@ -174,6 +174,8 @@ _binary(operator.lshift, None, _int_op("shl"))
 
 # ---------------------------------------------------------------- bits
 
+_ALL_BUT_SIGN = 0x7FFFFFFFFFFFFFFF
+
 
 def shift_right(x, k):
     """Logical right shift of integers by k bits."""
@@ -258,6 +260,18 @@ def blend(mask, x, y):
     """
     old = bits(y)
     return bits(old ^ (mask & (bits(x) ^ old)))
+
+
+@jit
+def larger(x, y):
+    """The larger of two vectors, lane by lane."""
+    return blend(negative(x - y), y, x)
+
+
+@jit
+def distance(x, y):
+    """|x - y| of two vectors, lane by lane."""
+    return bits(bits(x - y) & _ALL_BUT_SIGN)
 
 
 # ---------------------------------------------------------------- functions

@@ -10,7 +10,18 @@ each of the step d, the new weight e^(S + d), the acceptance number and the row'
 
 from mcattn.kernels.jit import jit
 from mcattn.kernels.moves import MODULI, fresh_step, new_growths, new_moduli, random_sign, with_sign
-from mcattn.kernels.simd import W, bits, blend, exp, keep, load, negative, store
+from mcattn.kernels.simd import (
+    W,
+    bits,
+    blend,
+    distance,
+    exp,
+    keep,
+    larger,
+    load,
+    negative,
+    store,
+)
 from mcattn.kernels.stream import draw, one_to_two
 from mcattn.kernels.weight import PRIOR, any_tokens, uniform_softmax
 
@@ -148,12 +159,16 @@ def measure(scores, sums, out):
 
 
 @jit
-def refresh(scores, weights, rows, sums, L):
-    """Recompute every cache from the scores."""
+def refresh(scores, weights, rows, sums, L, drift):
+    """Recompute every cache from the scores.
+
+    drift : shape (lane,); receives the largest error of the weights, Z, m and q, each relative
+        to the largest of its kind in the lane.
+    """
     lanes = sums.shape[1]
     for i in range(0, lanes, W):
         m = load(scores, i) * 0.0
-        q = m
+        q, z_off, z_top, e_off, e_top = m, m, m, m, m
         for a in range(L):
             copy = a - 1 if a > 0 else L - 1
             z = m * 0.0
@@ -161,16 +176,22 @@ def refresh(scores, weights, rows, sums, L):
             for b in range(L):
                 s = (a * L + b) * lanes + i
                 e = exp(load(scores, s))
+                e_off, e_top = larger(e_off, distance(e, load(weights, s))), larger(e_top, e)
                 store(weights, s, e)
                 z = z + e
                 zz = zz + e * e
             inverse = 1.0 / z
+            z_off = larger(z_off, distance(z, load(rows[0], a * lanes + i)))
+            z_top = larger(z_top, z)
             store(rows[0], a * lanes + i, z)
             store(rows[1], a * lanes + i, zz)
             store(rows[2], a * lanes + i, inverse)
             m = m + load(weights, (a * L + copy) * lanes + i) * inverse
             q = q + zz * inverse * inverse
-        store(sums[0], i, m * (1.0 / L))
-        store(sums[1], i, q * (1.0 / L))
+        m, q = m * (1.0 / L), q * (1.0 / L)
+        error = larger(distance(m, load(sums[0], i)) / m, distance(q, load(sums[1], i)) / q)
+        store(drift, i, larger(error, larger(z_off / z_top, e_off / e_top)))
+        store(sums[0], i, m)
+        store(sums[1], i, q)
         store(sums[2], i, m * 0.0 + 1.0)
         store(sums[3], i, m * 0.0 + 1.0)

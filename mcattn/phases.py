@@ -18,9 +18,8 @@ def follow(m: np.ndarray, phase: np.ndarray, low: float, high: float) -> np.ndar
     m : copy overlap, shape (t, r).
     phase : phases before the first row, shape (r,).
     """
-    phases = np.empty(m.shape, dtype=np.int8)
-    now = np.asarray(phase, dtype=np.int8)
-    for t in range(m.shape[0]):
-        now = np.where(m[t] > high, COPY, np.where(m[t] < low, UNIFORM, now)).astype(np.int8)
-        phases[t] = now
-    return phases
+    marks = np.where(m > high, COPY, np.where(m < low, UNIFORM, -1)).astype(np.int8)
+    marks = np.concatenate([np.asarray(phase, dtype=np.int8)[None], marks])
+    rows = np.arange(len(marks))[:, None]
+    latest = np.maximum.accumulate(np.where(marks < 0, 0, rows), axis=0)
+    return np.take_along_axis(marks, latest, axis=0)[1:]

@@ -106,6 +106,7 @@ class Replicas:
         self._growth = simd.aligned((2 * moves.MODULI, lanes))
         self._work = simd.aligned((softmax.WORK if self._softmax else linear.WORK, lanes))
         self._accepted = simd.aligned(lanes)
+        self._drift = simd.aligned(lanes)
         self._terms = 15
 
     @property
@@ -210,18 +211,12 @@ class Replicas:
         ------
         SamplingError : the scores have left the range in which their exponentials are finite.
         """
-        caches = [self._rows[0], *self._sums] + ([self._weights] if self._softmax else [])
-        before = [self._shown(cache).copy() for cache in caches]
         self._recompute()
-        if not np.isfinite(self._shown(self._sums)).all():
+        if not np.isfinite(self._sums[:, : self.count]).all():
             raise SamplingError(
                 "scores grew beyond the range of double precision: g_s/chi is too large to sample"
             )
-        drift = np.zeros(self.count)
-        for old, cache in zip(before, caches, strict=True):
-            new = self._shown(cache)
-            drift = np.maximum(drift, abs(old - new).max(axis=0) / abs(new).max(axis=0))
-        return drift
+        return self._drift[: self.count].copy()
 
     def snapshot(self) -> np.ndarray:
         """The scores as they lie in memory, for `scores` to unpack later."""
@@ -257,14 +252,11 @@ class Replicas:
         self._recompute()
 
     def _recompute(self) -> None:
+        caches = (self._rows, self._sums, self.model.L, self._drift)
         if self._softmax:
-            softmax.refresh(self._scores, self._weights, self._rows, self._sums, self.model.L)
+            softmax.refresh(self._scores, self._weights, *caches)
         else:
-            linear.refresh(self._scores, self._rows, self._sums, self.model.L)
-
-    def _shown(self, cache: np.ndarray) -> np.ndarray:
-        """A cache without the lanes beyond the last replica, shape (n, r)."""
-        return cache.reshape(-1, self._lanes)[:, : self.count]
+            linear.refresh(self._scores, *caches)
 
     def _padded(self, values: np.ndarray) -> np.ndarray:
         """One value for each lane, shape (lane,): extra lanes copy the last replica's."""

@@ -209,7 +209,20 @@ def test_caches_follow_the_scores(attention, tokens):
     recomputed = action.order_parameters(replicas.scores(), attention)
     assert (replicas.sums() == X[-1]).all()
     assert X[-1] == pytest.approx(recomputed, rel=1e-11, abs=1e-12)
-    assert replicas.refresh().max() < 1e-10
+    sums = replicas._sums[: 2 if attention == "softmax" else 4]
+    caches = [replicas._rows[0], *sums, replicas._weights]
+    caches = [cache.reshape(-1, replicas._lanes) for cache in caches if cache.size]
+    for cache in caches:
+        cache[0] *= 1.001
+        before = [each.copy() for each in caches]
+        drift = replicas.refresh()
+        errors = [
+            abs(old - new).max(axis=0) / abs(new).max(axis=0)
+            for old, new in zip(before, caches, strict=True)
+        ]
+        assert drift == pytest.approx(np.max(errors, axis=0)[:11], rel=1e-9)
+        assert drift.max() > 1e-6
+    assert (replicas.refresh() == 0).all()
 
 
 def test_kernels_compile_one_signature_each():
