@@ -117,3 +117,12 @@ def _probabilities(tokens: Sequence[float], V: int) -> tuple[float, ...] | None:
         return None
     # Left as they are when they already sum to 1: writing and reading back must not change them.
     return tuple((p if abs(total - 1) < 1e-12 else p / total).tolist())
+
+
+def temperature(chi: Any) -> float:
+    """The inverse temperature as a float, inf for none; ModelError if it is not > 0."""
+    if chi == math.inf:
+        return math.inf
+    if not (isinstance(chi, int | float | np.number) and chi > 0):
+        raise ModelError(f"chi is {chi}; it must be > 0, or inf")
+    return positive("chi", chi)

@@ -15,7 +15,7 @@ import numpy as np
 from mcattn import action
 from mcattn.counts import counts
 from mcattn.errors import ModelError
-from mcattn.model import CopyModel, positive
+from mcattn.model import CopyModel, positive, temperature
 
 Landscape = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
@@ -32,7 +32,7 @@ class Population:
     most = math.inf
 
     def __init__(self, model: CopyModel, chi: float = math.inf) -> None:
-        self.model, self.chi = model, _temperature(chi)
+        self.model, self.chi = model, temperature(chi)
 
     def at(self, P: float) -> Landscape:
         """Value and gradient as functions of the scores."""
@@ -56,7 +56,7 @@ class DataSet:
     resolution = 0.0  # P goes by whole rows
 
     def __init__(self, model: CopyModel, tokens: np.ndarray, chi: float = math.inf) -> None:
-        self.model, self.chi, self.tokens = model, _temperature(chi), np.asarray(tokens)
+        self.model, self.chi, self.tokens = model, temperature(chi), np.asarray(tokens)
         if self.tokens.ndim != 2 or self.tokens.shape[1] != model.L:
             raise ModelError(f"tokens have shape {self.tokens.shape}; it must be (P, {model.L})")
         self._P, self._counts = 0, counts(self.tokens[:0], model.V)
@@ -113,7 +113,3 @@ def _population(
     if model.attention == "softmax":
         slope = A * (slope - (A * slope).sum(axis=-1, keepdims=True))
     return action.per_chi(X, model, P, chi), slope + 2 * of_s2 * S
-
-
-def _temperature(chi: float) -> float:
-    return math.inf if chi == math.inf else positive("chi", chi)

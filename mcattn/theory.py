@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,7 +20,7 @@ from mcattn import action, linear_landscape
 from mcattn.errors import ModelError
 from mcattn.landscape import StateCurve, equation_of_state, height, softmax_sums, state_curve
 from mcattn.linear_landscape import symmetric_sums
-from mcattn.model import CopyModel, positive
+from mcattn.model import CopyModel, positive, temperature
 
 __all__ = [
     "Boundary",
@@ -93,7 +92,7 @@ def minima(model: CopyModel, P: float, chi: float = math.inf) -> tuple[Minimum, 
     ------
     ModelError : P or chi is not > 0, or P is so large that rounding hides the minima.
     """
-    P, chi = positive("P", P), _temperature(chi)
+    P, chi = positive("P", P), temperature(chi)
     if model.attention == "softmax":
         curve = state_curve(model, chi, P)
         gaps = curve.solve(np.arange(0, curve.segments, 2), P)
@@ -121,7 +120,7 @@ def boundary(model: CopyModel, chi: float = math.inf) -> Boundary | None:
     ------
     ModelError : chi is not > 0.
     """
-    chi = _temperature(chi)
+    chi = temperature(chi)
     if model.attention != "softmax":
         return None
     return _first_jump(state_curve(model, chi))[0]
@@ -140,7 +139,7 @@ def critical_P(model: CopyModel, chi: float = math.inf) -> float:
     """
     if model.attention != "linear":
         raise ModelError("softmax attention has no critical P: it jumps; see theory.boundary")
-    return linear_landscape.origin_instability(model, _temperature(chi))
+    return linear_landscape.origin_instability(model, temperature(chi))
 
 
 def asymptotic_P(model: CopyModel, order: int = 0) -> float:
@@ -187,7 +186,7 @@ def branches(model: CopyModel, chi: float, P: ArrayLike) -> Branches:
     ------
     ModelError : P is not an array of numbers > 0, or chi is not > 0.
     """
-    chi, P = _temperature(chi), np.atleast_1d(np.asarray(P, dtype=float))
+    chi, P = temperature(chi), np.atleast_1d(np.asarray(P, dtype=float))
     if P.ndim != 1 or not len(P) or not np.all(np.isfinite(P) & (P > 0)):
         raise ModelError(f"P has shape {P.shape}; it must be a list of finite numbers > 0")
     nothing = np.full((len(P), 5), math.nan)
@@ -262,7 +261,3 @@ def _coexistence(curve: StateCurve, high: int) -> float | None:
         if abs(step) < 1e-7:  # Newton's next step would be its square
             break
     return float(np.exp(x))
-
-
-def _temperature(chi: Any) -> float:
-    return math.inf if chi == math.inf else positive("chi", chi)
