@@ -10,13 +10,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from mcattn import terminal
 from mcattn.analysis import (
     comparison,
     fixed,
     hysteresis,
     series,
     tempering,
-    terminal,
     training,
     transition_table,
     umbrella,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from rich.table import Table
 
+from mcattn import terminal
 from mcattn.analysis.differences import ROUNDING, Comparison, Difference
 from mcattn.analysis.loop import DOWN, UP
 from mcattn.analysis.series import short
@@ -38,13 +39,6 @@ def _title(result: VerifyResult, text: str) -> str:
     return f"{model.attention} attention, L = {model.L}, V = {model.V}: {text}"
 
 
-def _table(*columns: str, left: Sequence[str] = ()) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for name in columns:
-        table.add_column(name, justify="left" if name in left else "right", no_wrap=True)
-    return table
-
-
 def _states(comparison: Comparison, phases: bool) -> Table:
     """A row for each P and phase: reference, difference and its pull for every quantity."""
     rows: dict[tuple[float, int, str], list[Difference]] = {}
@@ -52,7 +46,7 @@ def _states(comparison: Comparison, phases: bool) -> Table:
         rows.setdefault((one.P, one.branch, one.phase), []).append(one)
     quantities = list(dict.fromkeys(one.quantity for one in comparison.differences))
     heads = [head for name in quantities for head in (name, "difference", "pull")]
-    table = _table("P", "way", *["phase"] * phases, "sets", *heads, left=("way", "phase"))
+    table = terminal.table("P", "way", *["phase"] * phases, "sets", *heads, left=("way", "phase"))
     for (P, branch, phase), found in rows.items():
         cells = [f"{P:g}", _WAY[branch], *[phase] * phases, str(found[0].sets)]
         for one in found:
@@ -75,7 +69,7 @@ def _pull(pull: float) -> str:
 
 def _turns(result: VerifyResult) -> Table:
     heads = ("method", "way", "set", "switched at", "end", "of the set", "population", "relative")
-    table = _table(*heads, left=("method", "way", "end"))
+    table = terminal.table(*heads, left=("method", "way", "end"))
     for turn in result.turns:
         population = result.theory[_END[turn.branch]]
         table.add_row(
@@ -98,7 +92,7 @@ def _summary(comparisons: Iterable[Comparison], phases: bool) -> Table:
     """
     first = ("comparison", *["phase"] * phases, "quantity")
     rest = ("states", "largest difference", "relative", "largest pull", "rms pull")
-    table = _table(*first, *rest, left=first)
+    table = terminal.table(*first, *rest, left=first)
     for comparison in comparisons:
         groups: dict[tuple[str, str], list[Difference]] = {}
         for one in comparison.differences:

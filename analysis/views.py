@@ -15,6 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from mcattn import terminal
 from mcattn.analysis import (
     comparison,
     onset,
@@ -24,7 +25,6 @@ from mcattn.analysis import (
     routes,
     sizes,
     stages,
-    terminal,
     verify,
     verify_table,
 )
@@ -105,13 +105,6 @@ def _estimate(estimate: Estimate, scale: float = 1) -> str:
     return short(scale * estimate.value, scale * estimate.error)
 
 
-def _table(*columns: str, left: Sequence[str] = ()) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for name in columns:
-        table.add_column(name, justify="left" if name in left else "right", no_wrap=True)
-    return table
-
-
 def _title(result: Any) -> str:
     model = result.model
     return (
@@ -123,7 +116,7 @@ def _title(result: Any) -> str:
 def _stages(results: list[StagesResult]) -> tuple[list[tuple[str, Table]], list[str]]:
     tables, lines = [], []
     for result in results:
-        table = _table("stage", "from P", "theory", "mark", left=("stage", "mark"))
+        table = terminal.table("stage", "from P", "theory", "mark", left=("stage", "mark"))
         for stage in result.stages:
             seen = _estimate(stage.P) if stage.P.n else "not reached"
             table.add_row(stage.name, seen, short(stage.exact, 0), stage.mark)
@@ -141,7 +134,7 @@ def _precursors(results: list[PrecursorsResult]) -> tuple[list[tuple[str, Table]
         name = result.order_parameter
         order, loss = (_power(result, x) for x in ("variance", "loss_variance"))
         heads = (f"1e{order} var({name})", "ratio", "sweeps", "loss", f"1e{loss} var(loss)")
-        table = _table("P", "P/P_t", *heads)
+        table = terminal.table("P", "P/P_t", *heads)
         for state in result.states:
             table.add_row(
                 f"{state.P:.5g}",
@@ -181,7 +174,7 @@ def _draw_precursors(results: list[PrecursorsResult]) -> Any:
 def _routes(results: list[RoutesResult]) -> tuple[list[tuple[str, Table]], list[str]]:
     tables = []
     for result in results:
-        table = _table("quantity", "value", "pull", "source", left=("quantity", "source"))
+        table = terminal.table("quantity", "value", "pull", "source", left=("quantity", "source"))
         for line in (*result.lines, *result.barriers, *result.jumps):
             known = line.P.flag == CONSTANT
             value = f"{line.P.value:.6g}" if known else _estimate(line.P)

@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
+from mcattn import terminal
 from mcattn.attention import VALUES, Order, rows
 
 _MOST = 400  # rows of a table that anyone reads
@@ -17,9 +17,7 @@ def show(path: str, found: Order, console: Console) -> None:
     """Print a file's patterns, one a row, with what its numbers mean."""
     told = rows(found)
     console.print(f"{path}: {len(told)} {found.kind} pattern(s)", style="bold", markup=False)
-    table = Table(box=None, pad_edge=False)
-    for name in ("index", "offset", *VALUES):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = terminal.table("index", "offset", *VALUES)
     for row in told[:_MOST]:
         table.add_row(*_cells(row))
     console.print(table)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import sys
 from collections.abc import Callable, MutableMapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mcattn import cli_theory
+from mcattn.cli_options import AsJson, JobFile, RunFile, RunFiles, Settings, TimeLimit, ViewName
 from mcattn.errors import LaunchError, McattnError, SamplingError
 
 if TYPE_CHECKING:
@@ -58,36 +59,6 @@ def _one_thread(environment: MutableMapping[str, str]) -> None:
 def _fail(err: McattnError) -> None:
     _say(f"error: {err}")
     sys.exit(EXIT_WRONG_INPUT)
-
-
-JobFile = Annotated[Path, typer.Argument(help="Job file (TOML).", show_default=False)]
-RunFile = Annotated[Path, typer.Argument(help="Run file (HDF5).", show_default=False)]
-TimeLimit = Annotated[
-    str | None,
-    typer.Option(
-        "--walltime",
-        help="Be done, with everything committed, within MINUTES, H:M:S or D-H:M:S; by default "
-        "within what Slurm granted the job.",
-        show_default=False,
-    ),
-]
-RunFiles = Annotated[list[Path], typer.Argument(help="Run files (HDF5).", show_default=False)]
-ViewName = Annotated[
-    Literal["transition", "sizes", "planes", "onset", "stages", "precursors", "verify"] | None,
-    typer.Option(
-        "--view",
-        help="Ask a question of one run or of several together: transition (by every route), "
-        "sizes (its order, from several L), planes (P* against L and V), onset (of linear "
-        "attention), stages (of learning, on the way up), precursors (fluctuations below the "
-        "transition), verify (theory, minima, sampling and training of one model).",
-        show_default=False,
-    ),
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Override a setting, such as model.L=12; repeatable."),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 
 @app.command()
@@ -229,228 +200,16 @@ def plot(
     print(figure)
 
 
+for command in (cli_theory.theory, cli_theory.plan, cli_theory.minima, cli_theory.order):
+    app.command()(command)
+
+
 def _single(paths: list[Path]) -> Path:
     from mcattn.errors import JobError
 
     if len(paths) > 1:
         raise JobError(f"{len(paths)} run files are given; say with --view what to ask of them")
     return paths[0]
-
-
-@app.command()
-def theory(
-    L: Annotated[int, typer.Option("--L", help="Sequence length.")] = 16,
-    V: Annotated[int, typer.Option("--V", help="Vocabulary size.")] = 16,
-    kappa: Annotated[float, typer.Option("--kappa", help="Ridge.")] = 1.0,
-    g_s: Annotated[
-        float, typer.Option("--g-s", help="Prior variance of a score, times chi.")
-    ] = 3.0,
-    g_w: Annotated[
-        float, typer.Option("--g-w", help="Prior variance of a weight, times chi.")
-    ] = 0.03,
-    chi: Annotated[float, typer.Option("--chi", help="Inverse temperature.")] = float("inf"),
-    attention: Annotated[
-        Literal["softmax", "linear"], typer.Option("--attention", help="Kind of attention.")
-    ] = "softmax",
-    tokens: Annotated[
-        str | None,
-        typer.Option("--tokens", help="V token probabilities, such as 0.5,0.3,0.2; else uniform."),
-    ] = None,
-    fluctuations: Annotated[
-        bool,
-        typer.Option(
-            "--fluctuations",
-            help="Softmax at finite chi: also with the fluctuations of the scores (2 seconds).",
-        ),
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Print where theory puts the transition: P_lo, P*, P_hi or P_c, and what changes there."""
-    from mcattn import theory as theory_room
-    from mcattn import theorytext
-    from mcattn.errors import ModelError
-    from mcattn.model import CopyModel
-
-    if not chi > 0:
-        raise ModelError(f"chi is {chi}; it must be > 0, or inf")
-    model = CopyModel(L, V, attention, kappa, g_s, g_w, _probabilities(tokens))
-    values = theory_room.report(model, chi)
-    if fluctuations:
-        from mcattn import coexistence
-
-        found = coexistence.coexistence(model, chi)
-    if as_json:
-        more = coexistence.plain(found) if fluctuations else {}
-        print(json.dumps({**values, **more}, indent=2))
-        return
-    theorytext.show(model, chi, values)
-    if fluctuations:
-        theorytext.show_fluctuations(found)
-
-
-@app.command()
-def plan(
-    P: Annotated[float, typer.Option("--P", help="Training sequences.", show_default=False)],
-    L: Annotated[int, typer.Option("--L", help="Sequence length.")] = 16,
-    V: Annotated[int, typer.Option("--V", help="Vocabulary size.")] = 16,
-    attention: Annotated[
-        Literal["softmax", "linear"], typer.Option("--attention", help="Kind of attention.")
-    ] = "softmax",
-    kappa: Annotated[float, typer.Option("--kappa", help="Ridge.")] = 1.0,
-    g_s: Annotated[
-        float, typer.Option("--g-s", help="Prior variance of a score, times chi.")
-    ] = 3.0,
-    g_w: Annotated[
-        float, typer.Option("--g-w", help="Prior variance of a weight, times chi.")
-    ] = 0.03,
-    chi: Annotated[float, typer.Option("--chi", help="Inverse temperature.")] = float("inf"),
-    weight_decay: Annotated[
-        float | None,
-        typer.Option(
-            "--weight-decay",
-            help="Instead of kappa, g_s, g_w, chi: decay of a recipe whose loss is the mean square "
-            "error plus decay |theta|^2 / 2.",
-            show_default=False,
-        ),
-    ] = None,
-    score_decay: Annotated[
-        float | None,
-        typer.Option("--score-decay", help="Decay of the scores, if another.", show_default=False),
-    ] = None,
-    noise: Annotated[
-        float, typer.Option("--noise", help="Temperature of Langevin noise in a recipe.")
-    ] = 0.0,
-    reduction: Annotated[
-        Literal["position", "element"],
-        typer.Option("--reduction", help="A recipe's error: sum over outputs, or mean over them."),
-    ] = "position",
-    compare: Annotated[
-        bool, typer.Option("--compare", help="The other kind of attention beside it.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Tell what training with P sequences will end in, what comes next, and what it would take.
-
-    For instance: mcattn plan --L 64 --V 32 --P 800 --compare
-    """
-    from mcattn import plan as plan_room
-    from mcattn import plantext
-    from mcattn.analysis import terminal
-    from mcattn.errors import ModelError
-    from mcattn.model import CopyModel
-
-    model, recipe = CopyModel(L, V, attention, kappa, g_s, g_w), None
-    if not chi > 0:
-        raise ModelError(f"chi is {chi}; it must be > 0, or inf")
-    if weight_decay is not None:
-        recipe = {"weight decay": weight_decay, "P": P, "noise": noise}
-        if score_decay is not None:
-            recipe["score decay"] = score_decay
-        model, chi = plan_room.from_recipe(model, P, weight_decay, score_decay, noise, reduction)
-    elif score_decay is not None or noise:
-        raise ModelError("a recipe is given without --weight-decay")
-    outlooks = [
-        plan_room.outlook(one, P, chi) for one in plan_room.kinds(model)[: 2 if compare else 1]
-    ]
-    if as_json:
-        print(json.dumps([plan_room.plain(one) for one in outlooks], indent=2))
-    else:
-        plantext.show(outlooks, terminal.console(), recipe)
-
-
-@app.command()
-def order(
-    paths: Annotated[
-        list[Path],
-        typer.Argument(help="Attention arrays (.npy, .npz, .h5).", show_default=False),
-    ],
-    name: Annotated[
-        str, typer.Option("--name", help="Array to read where a file holds several.")
-    ] = "attention",
-    offset: Annotated[
-        str, typer.Option("--offset", help="How far back a copy head looks, or any.")
-    ] = "1",
-    kind: Annotated[
-        Literal["causal", "periodic"] | None,
-        typer.Option("--kind", help="If not given: causal where nothing later is attended to."),
-    ] = None,
-    mean: Annotated[
-        list[int] | None,
-        typer.Option("--mean", help="Average over this leading axis, such as 0; repeatable."),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Measure alpha, beta, m, q and entropy of attention patterns (..., L, L) that anyone has.
-
-    For instance, of an array (step, layer, head, batch, L, L): mcattn order maps.npy --mean 3
-    """
-    from mcattn import attention, attentiontext
-    from mcattn.analysis import terminal
-
-    found = {
-        str(path): attention.averaged(
-            attention.order(attention.load(path, name), kind, _offset(offset)), mean or []
-        )
-        for path in paths
-    }
-    if as_json:
-        print(json.dumps({path: attention.plain(one) for path, one in found.items()}, indent=2))
-        return
-    for path, one in found.items():
-        attentiontext.show(path, one, terminal.console())
-
-
-def _offset(text: str) -> int | None:
-    from mcattn.errors import JobError
-
-    if text == "any":
-        return None
-    if not text.isdigit():
-        raise JobError(f"--offset is {text!r}; it must be a whole number or any")
-    return int(text)
-
-
-@app.command()
-def minima(
-    job: JobFile,
-    settings: Settings = None,
-    chi: Annotated[
-        float | None,
-        typer.Option("--chi", help="Inverse temperature; by default the job's largest."),
-    ] = None,
-    starts: Annotated[
-        int,
-        typer.Option("--starts", min=1, help="Random starts at each P without two branches."),
-    ] = 8,
-    as_json: AsJson = False,
-) -> None:
-    """Find the minima of a job's action at its values of P, for its data sets too.
-
-    Both branches of softmax attention with their ends and crossing, or the lowest minimum that
-    random starts find; over all scores, without a Markov chain.
-    """
-    from mcattn import jobtext, minimareport
-    from mcattn.analysis import terminal
-    from mcattn.errors import ModelError
-
-    if chi is not None and not chi > 0:
-        raise ModelError(f"chi is {chi}; it must be > 0, or inf")
-    result = minimareport.report(jobtext.load(job, settings)[0], chi, starts)
-    if as_json:
-        print(json.dumps(result, indent=2))
-    else:
-        minimareport.show(result, terminal.console())
-
-
-def _probabilities(text: str | None) -> tuple[float, ...] | None:
-    from mcattn.errors import ModelError
-
-    if text is None:
-        return None
-    try:
-        return tuple(float(word) for word in text.split(","))
-    except ValueError:
-        raise ModelError(f"tokens is {text!r}; it must be numbers such as 0.5,0.3,0.2") from None
 
 
 def _version(show: bool) -> None:

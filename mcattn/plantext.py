@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
+from mcattn import terminal
 from mcattn.plan import PHASES, Outlook
 
 _ORDERS = {
@@ -57,7 +58,7 @@ def _show(console: Console, one: Outlook, recipe: bool) -> None:
 
 
 def _thresholds(one: Outlook, recipe: bool) -> Table:
-    table = _table("threshold", "P", "P/threshold - 1", "more", left=("threshold",))
+    table = terminal.table("threshold", "P", "P/threshold - 1", "more", left=("threshold",))
     table.add_column("decay x" if recipe else "", justify="right")
     table.add_column("what changes there")
     for at in one.thresholds:
@@ -69,7 +70,7 @@ def _thresholds(one: Outlook, recipe: bool) -> Table:
 
 
 def _branches(one: Outlook) -> Table:
-    table = _table("minimum", "m", "alpha", "beta", "test loss", left=("minimum",))
+    table = terminal.table("minimum", "m", "alpha", "beta", "test loss", left=("minimum",))
     table.add_column("")
     for branch in one.branches:
         values = (branch.m, branch.alpha, branch.beta, branch.loss)
@@ -97,10 +98,3 @@ def _first(one: Outlook) -> str:
     names = ("P_star",) if one.order == "first" else ("P_c",)
     at = next(at for at in one.thresholds if at.name in names)
     return f"{at.name} = {at.P:.5g}"
-
-
-def _table(*columns: str, left: Sequence[str] = ()) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for name in columns:
-        table.add_column(name, justify="left" if name in left else "right", no_wrap=True)
-    return table

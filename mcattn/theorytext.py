@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.table import Table
 
+from mcattn import terminal
 from mcattn.model import CopyModel
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def show(model: CopyModel, chi: float, values: dict[str, float | None]) -> None:
     for name, value in values.items():
         if value is not None and not (name == "asymptotic_P" and values["P_star"] is None):
             table.add_row(name, f"{value:.6g}", _MEANINGS[name])
-    console = Console(highlight=False)
+    console = terminal.console()
     sizes = f"L = {model.L}, V = {model.V}, kappa = {model.kappa:g}"
     priors = f"g_s = {model.g_s:g}, g_w = {model.g_w:g}, chi = {chi:g}"
     console.print(f"{model.attention} attention, {sizes}, {priors}", style="bold")
@@ -67,7 +67,7 @@ def show(model: CopyModel, chi: float, values: dict[str, float | None]) -> None:
 
 def show_fluctuations(found: Coexistence | None) -> None:
     """Print the transition with the fluctuations of the scores, each number with its error."""
-    console = Console(highlight=False)
+    console = terminal.console()
     console.print("\nWith the fluctuations of the scores", style="bold")
     if found is None:
         console.print("p(m) has a single peak at every P: one phase.")

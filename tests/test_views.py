@@ -9,7 +9,7 @@ import test_precursors
 import test_stages
 from typer.testing import CliRunner
 
-from mcattn import cli
+from mcattn import cli_options
 from mcattn.analysis import comparison, views
 from mcattn.cli import app
 from mcattn.errors import JobError
@@ -48,7 +48,7 @@ def test_every_view_prints_tells_json_and_draws(view, files, monkeypatch):
 
 def test_the_command_line_offers_every_view():
     """Written out there, so that asking for help loads no analysis."""
-    kinds, option = typing.get_args(cli.ViewName)
+    kinds, option = typing.get_args(cli_options.ViewName)
     assert set(typing.get_args(typing.get_args(kinds)[0])) == set(views.VIEWS)
     assert all(f"{name} (" in option.help for name in views.VIEWS)
 
