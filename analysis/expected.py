@@ -18,15 +18,14 @@ from mcattn.errors import ModelError
 from mcattn.finite_chi import Curve, sums
 from mcattn.model import CopyModel
 
-Values = dict[
-    str, np.ndarray
-]  # m, q, alpha, beta, loss, each (n,), nan where there is no such phase
+# m, q, alpha, beta, loss, each (n,), nan where there is no such phase.
+Values = dict[str, np.ndarray]
 _RTOL = 1e-4
 _DEPTH = 1.0  # in kT, of a peak that counts as a phase
 
 
 @dataclass(frozen=True)
-class Theory:
+class Expected:
     """Values in each phase, by phases.UNIFORM and phases.COPY, at ascending P, shape (n,).
 
     Linear attention has the first phase only.
@@ -44,15 +43,15 @@ class Theory:
         }
 
 
-def expected(model: CopyModel, chi: float, P: Sequence[float] | np.ndarray) -> Theory:
+def expected(model: CopyModel, chi: float, P: Sequence[float] | np.ndarray) -> Expected:
     """Theory at these P; the test loss is that of networks as they are trained.
 
     At finite chi these have weights drawn from their posterior.
     """
     at = np.unique(np.asarray(P, dtype=float))
     if model.attention == "linear":
-        return Theory(at, {phases.UNIFORM: _linear(model, chi, at)})
-    return Theory(at, _landscape(model, at) if math.isinf(chi) else _fluctuating(model, chi, at))
+        return Expected(at, {phases.UNIFORM: _linear(model, chi, at)})
+    return Expected(at, _landscape(model, at) if math.isinf(chi) else _fluctuating(model, chi, at))
 
 
 def _landscape(model: CopyModel, P: np.ndarray) -> dict[int, Values]:

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from mcattn import action, phases
+from mcattn import action, data, phases
 from mcattn.analysis import fixed
 from mcattn.analysis.series import NAN
-from mcattn.analysis.training import TOLERANCE
+from mcattn.analysis.training import best_of
+from mcattn.data import Data
 from mcattn.errors import RunFileError
 from mcattn.runfile import Run
 
 MIXED = -1  # phase of a data set whose members differ or change it
 NAMES = ("m", "q", "alpha", "beta", "loss")
+MONTE_CARLO = "Monte Carlo"
 _OPTIMISERS = {"adam": "Adam", "flow": "gradient flow", "sgld": "SGLD"}
 
 
@@ -43,18 +44,28 @@ class Reading:
 class Method:
     """A run as one of several ways to the same numbers.
 
-    name : "Adam", "Monte Carlo" and so on.
+    way : "Monte Carlo", "Adam", "gradient flow" or "SGLD".
+    scratch, full : trained from the start at every P; with scores from tokens and positions.
+    data : of job files' table [data].
     members : in each data set.
     reached : shape (k,), share of members within 0.1 % of the lowest H of their data set; nan
         at a temperature.
     """
 
-    name: str
+    way: str
+    scratch: bool
+    full: bool
     chi: float
-    data: tuple[str | None, int, int]  # file, seed, sets
+    data: Data
     members: int
     readings: tuple[Reading, ...]
     reached: tuple[float, ...]
+
+    @property
+    def name(self) -> str:
+        """In words."""
+        full = ", full network" if self.full else ""
+        return f"{self.way}{full}{' from scratch' if self.scratch else ''}"
 
     @property
     def sampled(self) -> bool:
@@ -82,28 +93,23 @@ def read(run: Run) -> Method:
     if len(chis) > 1:
         raise RunFileError(f"{run.path} has {len(chis)} values of chi; expected one")
     job = tomllib.loads(run.job)
-    source = job.get("data", {})
-    sets, chi = int(source.get("sets", 1)), float(chis[0])
+    protocol, source = job["protocol"], data.source(job.get("data"))
+    sets, chi = source.sets, float(chis[0])
     set_of = np.arange(run.replicas) * sets // run.replicas if trained else run.exact["set"]
     values = _values(run)
-    scratch = trained and job["protocol"].get("path") == "scratch"
+    scratch = trained and protocol.get("path") == "scratch"
     seen = np.unique(run.state[:, 0])
     found = [_reading(run, int(k), values, set_of, np.isfinite(chi), scratch) for k in seen]
     return Method(
-        name=_name(job["protocol"], scratch) if trained else "Monte Carlo",
+        way=_OPTIMISERS[protocol.get("optimiser", "adam")] if trained else MONTE_CARLO,
+        scratch=scratch,
+        full=trained and protocol.get("network") == "full",
         chi=chi,
-        data=(source.get("file"), int(source.get("seed", 1)), sets),
+        data=source,
         members=run.replicas // sets,
         readings=tuple(reading for reading, _ in found),
         reached=tuple(share for _, share in found),
     )
-
-
-def _name(protocol: dict[str, Any], scratch: bool) -> str:
-    name = _OPTIMISERS[protocol.get("optimiser", "adam")]
-    if protocol.get("network") == "full":
-        name = f"{name}, full network"
-    return f"{name} from scratch" if scratch else name
 
 
 def _values(run: Run) -> dict[str, np.ndarray]:
@@ -128,11 +134,10 @@ def _reading(
     groups = [np.flatnonzero(set_of == s) for s in range(sets)]
     reached = NAN
     if not sampled:
-        H = own["H"][0]
-        lowest = np.array([H[group].min() for group in groups])
-        reached = float((lowest[set_of] * (1 + TOLERANCE) >= H).mean())
+        lowest, at_it = best_of(own["H"][0], set_of)
+        reached = float(at_it.mean())
         if best:
-            groups = [group[[H[group].argmin()]] for group in groups]
+            groups = [np.array([i]) for i in lowest]
     phase = [_phase(run, own["m"][:, group]) for group in groups]
     means = {name: x.mean(axis=0) for name, x in own.items()}
     variances = {name: np.zeros(sets) for name in means}

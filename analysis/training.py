@@ -164,10 +164,7 @@ def _point(
     own = {name: values[name][rows] for name in OBSERVABLES}
     ends = {name: x.mean(axis=0) if averaged else x[-1] for name, x in own.items()}
     groups = np.arange(run.replicas) * sets // run.replicas
-    H = ends["H"]
-    lowest = np.array([H[groups == g].min() for g in range(sets)])
-    reached = lowest[groups] * (1 + TOLERANCE) >= H
-    best = [int(np.flatnonzero(groups == g)[H[groups == g].argmin()]) for g in range(sets)]
+    best, reached = best_of(ends["H"], groups)
     half, m = len(rows) // 2, own["m"]
     scale = max(abs(m[-1].mean()), 1 / run.model.L)
     moved = abs(m[-1].mean() - m[half].mean()) > STILL * scale
@@ -186,6 +183,13 @@ def _point(
         moving=not averaged and bool(moved),
         acceptance=fixed.acceptance(run, k),
     )
+
+
+def best_of(H: np.ndarray, groups: np.ndarray) -> tuple[list[int], np.ndarray]:
+    """The member with the lowest H of each group, and who is within TOLERANCE of it, shape (r,)."""
+    members = [np.flatnonzero(groups == g) for g in range(int(groups.max()) + 1)]
+    best = [int(own[H[own].argmin()]) for own in members]
+    return best, H[best][groups] * (1 + TOLERANCE) >= H
 
 
 def _begun(run: Run, k: int) -> int:

@@ -20,17 +20,17 @@ import numpy as np
 from mcattn import continuation, data, phases, theory
 from mcattn.analysis import differences, expected, reading, series
 from mcattn.analysis.differences import QUANTITIES, Comparison, Minima, Turn
-from mcattn.analysis.expected import Theory
-from mcattn.analysis.reading import Method
+from mcattn.analysis.expected import Expected
+from mcattn.analysis.reading import MONTE_CARLO, Method
 from mcattn.continuation import Branches, Jump
-from mcattn.errors import JobError, RunFileError
+from mcattn.data import Data
+from mcattn.errors import RunFileError
 from mcattn.model import CopyModel
 from mcattn.problems import DataSet
 from mcattn.runfile import Run
 
 STARTS = 8  # of the search for the lowest minimum where there are no two branches
 LINE_POINTS = 60
-_BEYOND = 1.15  # rows drawn, as a multiple of P_hi
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class VerifyResult:
     jumps: tuple[Jump, ...]
     comparisons: tuple[Comparison, ...]
     turns: tuple[Turn, ...]
-    lines: dict[float, Theory]
+    lines: dict[float, Expected]
     theory: dict[str, float | None]
     versions: dict[str, str]
     warnings: tuple[str, ...]
@@ -83,7 +83,9 @@ def _one(model: CopyModel, runs: Sequence[Run]) -> VerifyResult:
             )
     cold = [method for method in methods if not method.sampled]
     P = sorted({one.P for method in cold or methods for one in method.readings})
-    tables = _tables(model, methods[0].data, P[-1])
+    most = math.ceil(P[-1])
+    rows = continuation.rows(theory.boundary(model), most)
+    tables = data.tables(model, methods[0].data, rows, most)
     minima, jumps = _minima(model, tables, P)
     known = theory.report(model)
     at = _all_P([one.P for method in methods for one in method.readings], known)
@@ -98,9 +100,7 @@ def _one(model: CopyModel, runs: Sequence[Run]) -> VerifyResult:
         comparisons=tuple(
             _comparisons(QUANTITIES[model.attention], methods, minima, jumps, P, lines)
         ),
-        turns=tuple(
-            turn for m in cold if "scratch" not in m.name for turn in differences.turns(m, jumps)
-        ),
+        turns=tuple(turn for m in cold if not m.scratch for turn in differences.turns(m, jumps)),
         lines=lines,
         theory=known,
         versions=runs[0].versions,
@@ -116,22 +116,10 @@ def _all_P(P: Sequence[float], known: dict[str, float | None]) -> np.ndarray:
     return np.concatenate([P, np.linspace(low, high, LINE_POINTS), inside])
 
 
-def _named(source: tuple[str | None, int, int]) -> str:
-    file, seed, sets = source
-    return f"the data of {file}" if file else f"{sets} data set(s) from seed {seed} on"
-
-
-def _tables(model: CopyModel, source: tuple[str | None, int, int], most: float) -> list[np.ndarray]:
-    """Token tables (P, L), long enough for the branches to end within them."""
-    file, seed, sets = source
-    if file is not None:
-        table = data.load(file, model)
-        if len(table) < most:
-            raise JobError(f"{file} holds {len(table)} sequences; the runs used {most:g}")
-        return [table]
-    jump = theory.boundary(model) if model.attention == "softmax" else None
-    rows = math.ceil(max(most, _BEYOND * jump.P_hi if jump else 0))
-    return [data.draw(model, rows, k) for k in range(seed, seed + sets)]
+def _named(source: Data) -> str:
+    if source.file:
+        return f"the data of {source.file}"
+    return f"{source.sets} data set(s) from seed {source.seed} on"
 
 
 def _minima(
@@ -160,7 +148,7 @@ def _comparisons(
     minima: Sequence[Minima],
     jumps: Sequence[Jump],
     P: Sequence[float],
-    lines: dict[float, Theory],
+    lines: dict[float, Expected],
 ) -> list[Comparison]:
     found = [differences.minima_and_theory(names, P, minima, lines[math.inf].at(P), jumps)]
     found += [
@@ -168,13 +156,13 @@ def _comparisons(
         for method in methods
         if not method.sampled
     ]
-    for chain in (method for method in methods if method.name == "Monte Carlo"):
+    for chain in (method for method in methods if method.way == MONTE_CARLO):
         known = lines[chain.chi].at([one.P for one in chain.readings])
         found.append(differences.sampled_and_theory(chain, names, known))
         found += [
             differences.sampled_and_sampled(method, chain, names)
             for method in methods
-            if method.sampled and method.name != chain.name and method.chi == chain.chi
+            if method.sampled and method.way != chain.way and method.chi == chain.chi
         ]
     return found
 

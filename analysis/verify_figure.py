@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from mcattn.analysis.differences import QUANTITIES
 from mcattn.analysis.figures import BLACK, BLUE, GREEN, MARKER, PURPLE, STYLE, VERMILION
 from mcattn.analysis.loop import DOWN, UP
-from mcattn.analysis.reading import MIXED, Method
+from mcattn.analysis.reading import MIXED, MONTE_CARLO, Method
 from mcattn.analysis.verify import VerifyResult
 
 _LABELS = {"m": "copy overlap $m$", "q": "$q$", "alpha": r"$\alpha$", "beta": r"$\beta$"}
@@ -27,7 +27,7 @@ _SHADE = "#777777"
 _LOOK = {
     ("Adam", UP): {"color": VERMILION, "marker": "^"},
     ("Adam", DOWN): {"color": BLUE, "marker": "v"},
-    ("Monte Carlo", None): {"color": GREEN, "marker": "o"},
+    (MONTE_CARLO, None): {"color": GREEN, "marker": "o"},
     ("SGLD", None): {"color": PURPLE, "marker": "D"},
 }
 
@@ -91,7 +91,7 @@ def _minima(axes: Axes, result: VerifyResult, name: str) -> None:
 def _points(axes: Axes, method: Method, name: str) -> None:
     """Means over the data sets of one phase; pale where members are in both."""
     for one in method.readings:
-        look = _look(method.name, one.branch)
+        look = _look(method, one.branch)
         for phase in np.unique(one.phase).tolist():
             x = one.values[name][one.phase == phase]
             bar = x.std(ddof=1) if x.size > 1 else 0.0
@@ -99,12 +99,12 @@ def _points(axes: Axes, method: Method, name: str) -> None:
             axes.errorbar(one.P, x.mean(), bar, alpha=pale, lw=0.6, **_MARK, **look)
 
 
-def _look(name: str, branch: int) -> dict[str, Any]:
-    """Colour and mark of a method; an unknown one is black, marked by its direction."""
-    if "scratch" in name:
+def _look(method: Method, branch: int) -> dict[str, Any]:
+    """Colour and mark of a method; one that is not foreseen is black, marked by its direction."""
+    if method.scratch:
         return {"color": VERMILION, "marker": "s"}
     plain = {"color": BLACK, "marker": MARKER[branch]}
-    return _LOOK.get((name, branch), _LOOK.get((name, None), plain))
+    return _LOOK.get((method.name, branch), _LOOK.get((method.name, None), plain))
 
 
 def _legend(results: Sequence[VerifyResult]) -> list[Line2D]:
@@ -120,10 +120,10 @@ def _legend(results: Sequence[VerifyResult]) -> list[Line2D]:
         for branch in dict.fromkeys(one.branch for one in method.readings):
             both = (method.name, branch) not in _LOOK and branch
             way = "" if both else _ARROW[branch]
-            best = ", best of each data set" if "scratch" in method.name else way
+            best = ", best of each data set" if method.scratch else way
             chi_text = rf", $\chi = {method.chi:g}$" if method.sampled else ""
             label = f"{method.name}{best}{chi_text}"
-            look = _look(method.name, branch)
+            look = _look(method, branch)
             found[label] = Line2D([], [], label=label, **_MARK, **look)
     return list(found.values())
 
@@ -132,8 +132,8 @@ def _caption(results: Sequence[VerifyResult]) -> str:
     lines = []
     for result in results:
         model = result.model
-        file, seed, sets = result.methods[0].data
-        source = file or f"{sets} data sets from seed {seed} on"
+        data = result.methods[0].data
+        source = data.file or f"{data.sets} data sets from seed {data.seed} on"
         lines.append(
             f"{model.attention}: $L$ = {model.L}, $V$ = {model.V}, "
             rf"$\kappa$ = {model.kappa:g}, $g_s$ = {model.g_s:g}, $g_w$ = {model.g_w:g}; {source}"

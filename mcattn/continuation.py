@@ -21,6 +21,7 @@ from mcattn.problems import Problem
 
 _FIRST_STEP = 0.08  # share of P
 _RETREATS = 40
+_BEYOND = 1.15  # rows drawn, as a multiple of P_hi: disorder moves the end of a branch
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,11 @@ class Jump:
     @property
     def P_hi(self) -> float:
         return sum(self.high) / 2
+
+
+def rows(boundary: theory.Boundary | None, most: int) -> int:
+    """Sequences to draw so that data hold P = most and, where there is a jump, both its ends."""
+    return most if boundary is None else max(most, math.ceil(_BEYOND * boundary.P_hi))
 
 
 class Branch:

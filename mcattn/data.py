@@ -7,15 +7,44 @@ control parameter at fixed disorder.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from mcattn import arrays, streams
 from mcattn.counts import counts as counts
 from mcattn.errors import JobError
+from mcattn.jobfile import Data
 from mcattn.model import CopyModel
 
 _NAME = "tokens"
+
+
+def source(table: dict[str, Any] | None) -> Data:
+    """Where a job's data sets come from, by its table [data], if it has one."""
+    return Data(**(table or {}))
+
+
+def names(source: Data) -> list[str]:
+    """What to call each data set."""
+    if source.file is not None:
+        return [Path(source.file).name]
+    return [f"seed {source.seed + k}" for k in range(source.sets)]
+
+
+def tables(model: CopyModel, source: Data, rows: int, needed: int) -> list[np.ndarray]:
+    """Token tables of all data sets: drawn ones of shape (rows, L), a file's as long as it is.
+
+    Raises
+    ------
+    JobError : the file holds fewer than `needed` sequences, or no table that fits; see `load`.
+    """
+    if source.file is None:
+        return [draw(model, rows, source.seed + k) for k in range(source.sets)]
+    table = load(source.file, model)
+    if len(table) < needed:
+        raise JobError(f"{source.file} holds {len(table)} sequences; {needed} are needed")
+    return [table]
 
 
 def draw(model: CopyModel, P: int, seed: int) -> np.ndarray:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mcattn import action
+from mcattn import action, data
 from mcattn.errors import JobError
 from mcattn.exact_replicas import ExactReplicas, PairTables, table_bytes
 from mcattn.jobfile import Job
@@ -15,7 +15,6 @@ from mcattn.model import CopyModel
 from mcattn.protocols import Plan
 from mcattn.ranks import Serial
 from mcattn.sampler import Sampler
-from mcattn.training import token_tables
 
 _MOST_BYTES = 4e9  # of pair counts, on every rank
 
@@ -93,7 +92,8 @@ def exact_sampler(
             f"counts of {plan.sets} data sets at {len(P)} P need {size / 1e9:.3g} GB; "
             f"a job may use {_MOST_BYTES / 1e9:g} GB: take fewer P or sets, or a smaller model"
         )
-    tokens = ranks.on_root(lambda: token_tables(job, int(P.max())))
+    most = int(P.max())
+    tokens = ranks.on_root(lambda: data.tables(job.model, job.data, most, most))
     tables = PairTables(tokens, job.model.V)
     return ExactSampler(plan, job.model, job.run.seed, ranks, first, count, switch, tables)
 

@@ -7,22 +7,18 @@ and for linear attention: the lowest minimum that random starts find, and the sh
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from mcattn import theory
+from mcattn import continuation, data, theory
 from mcattn.continuation import Branches
-from mcattn.data import draw, load
-from mcattn.errors import JobError
 from mcattn.jobfile import Job
 from mcattn.minima import Minimum, search
 from mcattn.problems import DataSet, Population, Problem
 
-_BEYOND = 1.15  # rows drawn, as a multiple of P_hi, so that disorder does not move it out of them
 _POINTS = ("P_lo", "P_star", "P_hi")
 _SHOWN = ("m", "alpha", "beta", "loss", "spread")
 
@@ -48,11 +44,12 @@ def report(job: Job, chi: float | None = None, starts: int = 8) -> dict[str, Any
     states = job.plan().states
     chi, P = float(states.chi.max() if chi is None else chi), np.unique(states.P)
     boundary = theory.boundary(job.model, chi)
-    rows = max(math.ceil(P[-1]), math.ceil(_BEYOND * boundary.P_hi) if boundary else 0)
     problems: dict[str, Problem] = {"population": Population(job.model, chi)}
     if job.has_data:
-        tables = _tables(job, rows, math.ceil(P[-1]))
-        problems |= {name: DataSet(job.model, tokens, chi) for name, tokens in tables.items()}
+        needed = math.ceil(P[-1])
+        tables = data.tables(job.model, job.data, continuation.rows(boundary, needed), needed)
+        named = zip(data.names(job.data), tables, strict=True)
+        problems |= {name: DataSet(job.model, tokens, chi) for name, tokens in named}
     found = [
         {"name": name}
         | (_branches(problem, P) if boundary else _lowest(problem, P, starts, job.run.seed))
@@ -69,18 +66,6 @@ def show(result: dict[str, Any], console: Console) -> None:
     console.print(_minima(population, sets))
     if len(sets) > 1:
         console.print(f"In brackets: the scatter of {len(sets)} data sets, in the last digits.")
-
-
-def _tables(job: Job, rows: int, needed: int) -> dict[str, np.ndarray]:
-    """Token tables of the job's data sets, by name; files are taken whole."""
-    source = job.data
-    if source.file is None:
-        seeds = range(source.seed, source.seed + source.sets)
-        return {f"seed {seed}": draw(job.model, rows, seed) for seed in seeds}
-    table = load(source.file, job.model)
-    if len(table) < needed:
-        raise JobError(f"{source.file} holds {len(table)} sequences; this job needs {needed}")
-    return {Path(source.file).name: table}
 
 
 def _branches(problem: Problem, P: np.ndarray) -> dict[str, Any]:

@@ -98,15 +98,18 @@ def outlook(model: CopyModel, P: float, chi: float = math.inf) -> Outlook:
     ModelError : P or chi is not > 0.
     """
     P = positive("P", P)
-    places = _places(model, chi)
-    cold = places if math.isinf(chi) else _places(model, math.inf)
+    jump = theory.boundary(model, chi)
+    places = _places(model, chi, jump)
+    cold = places
+    if math.isfinite(chi):
+        cold = _places(model, math.inf, theory.boundary(model))
     return Outlook(
         model=model,
         P=P,
         chi=chi,
         order=_order(model, places),
         phase=_phase(model, places, P),
-        jump=_jump(model, chi),
+        jump=jump.m_plus - jump.m_minus if jump else 0.0,
         warning=model.attention == "linear" or not places,
         thresholds=tuple(
             Threshold(
@@ -118,7 +121,7 @@ def outlook(model: CopyModel, P: float, chi: float = math.inf) -> Outlook:
             )
             for name, at in places.items()
         ),
-        branches=_branches(model, P, chi),
+        branches=_branches(model, P, chi, jump),
     )
 
 
@@ -165,14 +168,13 @@ def from_recipe(
     return replace(model, kappa=1.0, g_w=scale / of_W, g_s=scale / of_S), chi
 
 
-def _places(model: CopyModel, chi: float) -> dict[str, float]:
+def _places(model: CopyModel, chi: float, jump: theory.Boundary | None) -> dict[str, float]:
     """The thresholds in P, by name, rising."""
     if model.attention == "linear":
         onset = theory.critical_P(model, chi)
         found = {"P_c": onset}
         crossing = _crossover(model, chi, onset)
         return found | ({} if crossing is None else {"P_x": crossing})
-    jump = theory.boundary(model, chi)
     names = ("P_lo", "P_star", "P_hi")
     return {} if jump is None else {name: getattr(jump, name) for name in names}
 
@@ -208,24 +210,16 @@ def _phase(model: CopyModel, places: dict[str, float], P: float) -> str:
     return ("uniform", "uniform, copying possible", "copying favoured", "copy")[passed]
 
 
-def _jump(model: CopyModel, chi: float) -> float:
-    jump = theory.boundary(model, chi)
-    return 0.0 if jump is None else jump.m_plus - jump.m_minus
-
-
-def _branches(model: CopyModel, P: float, chi: float) -> tuple[Branch, ...]:
+def _branches(
+    model: CopyModel, P: float, chi: float, jump: theory.Boundary | None
+) -> tuple[Branch, ...]:
     """The minima at P, the deepest first; those of linear attention with beta < 0 are traps."""
     found = theory.minima(model, P, chi)
-    middle = _middle(model, chi)
+    middle = (jump.m_minus + jump.m_plus) / 2 if jump else math.inf
     return tuple(
         Branch(_name(one, model, middle), k == 0, one.m, one.alpha, one.beta, one.loss)
         for k, one in enumerate(found)
     )
-
-
-def _middle(model: CopyModel, chi: float) -> float:
-    jump = theory.boundary(model, chi)
-    return math.inf if jump is None else (jump.m_minus + jump.m_plus) / 2
 
 
 def _name(one: theory.Minimum, model: CopyModel, middle: float) -> str:

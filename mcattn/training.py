@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from mcattn.data import counts, draw, load
+from mcattn.data import counts, tables
 from mcattn.errors import JobError
 from mcattn.exact_replicas import packed
 from mcattn.jobfile import Job
@@ -95,34 +95,19 @@ def trainer(
             f"positional network takes at most {_MOST_COUNTS:g}"
         )
     most = int(plan.states.P.max())
-    tables = ranks.on_root(lambda: token_tables(job, most + (0 if positional else FRESH)))
+    rows = most + (0 if positional else FRESH)
+    found = ranks.on_root(lambda: tables(job.model, job.data, rows, rows))
 
     @lru_cache(maxsize=1)
     def sequences(P: int) -> list[Sequences]:
-        tokens = [table[:P] for table in tables]
+        tokens = [table[:P] for table in found]
         V = job.model.V
         return [Sequences(t, packed(counts(t, V)) if positional else None) for t in tokens]
 
     return Trainer(
         plan, job.model, job.run.seed, ranks, first, count, switch,
-        sequences, Sequences(tables[0][most:]), len(tables),
+        sequences, Sequences(found[0][most:rows]), len(found),
     )  # fmt: skip
-
-
-def token_tables(job: Job, rows: int) -> list[np.ndarray]:
-    """Token tables (mu, a) of all data sets, with so many rows.
-
-    Raises
-    ------
-    JobError : the job's file holds fewer.
-    """
-    model, source = job.model, job.data
-    if source.file is None:
-        return [draw(model, rows, source.seed + k) for k in range(source.sets)]
-    table = load(source.file, model)
-    if len(table) < rows:
-        raise JobError(f"{source.file} holds {len(table)} sequences; this job needs {rows} of them")
-    return [table[:rows]]
 
 
 def compile_kernels() -> None:

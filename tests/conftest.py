@@ -15,6 +15,7 @@ SLOWEST = (
     "test_store",
     "test_training",
     "test_exchange",
+    "test_exchange_runs",
     "test_onset",
     "test_cli",
     "test_cache",

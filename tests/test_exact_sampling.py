@@ -380,7 +380,7 @@ def test_too_few_sequences_and_too_many_counts_are_refused(tmp_path):
     given = table(JOBS["fixed"], sets=1)
     given["data"] = {"file": str(tmp_path / "few.npy")}
     job, text = tiny.of_table(given)
-    with pytest.raises(mcattn.errors.JobError, match="holds 6 sequences; this job needs 7"):
+    with pytest.raises(mcattn.errors.JobError, match="holds 6 sequences; 7 are needed"):
         run.start(job, text, tmp_path / "run.h5", Serial(), run.Watch())
     given = table({**JOBS["fixed"], "P": [1, 2, 3, 4]}, sets=2)
     given["model"] |= {"L": 256, "V": 64, "tokens": [1 / 64] * 64}

@@ -114,7 +114,7 @@ def test_a_file_may_end_before_the_branches_do(tmp_path):
     assert [one["name"] for one in result["problems"]] == ["population", "ids.npy"]
     assert result["problems"][1]["P_hi"] is None
     assert [shown(result)[2][i] for i in (0, 3)] == ["ids.npy", "beyond"]
-    with pytest.raises(JobError, match=f"holds {rows} sequences; this job needs 900"):
+    with pytest.raises(JobError, match=f"holds {rows} sequences; 900 are needed"):
         report(TRAIN | {"P": [900]}, file=str(path))
 
 

@@ -288,7 +288,7 @@ def test_members_must_share_the_data_sets_evenly():
 def test_too_few_or_too_many_data_are_said(tmp_path):
     np.save(tmp_path / "ids.npy", data.draw(CopyModel(**MODEL), 50, 0))
     job = table() | {"data": {"file": str(tmp_path / "ids.npy")}}
-    with pytest.raises(JobError, match=r"ids.npy holds 50 sequences; this job needs 60"):
+    with pytest.raises(JobError, match=r"ids.npy holds 50 sequences; 60 are needed"):
         run.start(*tiny.of_table(job), tmp_path / "run.h5", Serial(), run.Watch())
     job = table() | {"model": {"L": 200, "V": 200}}
     with pytest.raises(JobError, match=r"L = 200 and V = 200 need 1.6e\+09 counts"):

@@ -15,6 +15,7 @@ from mcattn.analysis.loop import DOWN, UP
 from mcattn.analysis.reading import MIXED, Method, Reading
 from mcattn.cli import app
 from mcattn.continuation import Jump
+from mcattn.data import Data
 from mcattn.errors import RunFileError
 from mcattn.model import CopyModel
 from mcattn.runfile import open_run
@@ -165,7 +166,7 @@ def test_linear_attention_follows_its_lowest_minimum(tmp_path):
     for part in ("Adam - minima", "Adam from scratch - minima"):
         assert max(abs(one.difference) for one in pick(found, part)) < 0.01, part
         assert max(one.largest for one in pick(found, part, "H")) < 1e-4, part
-    shares = next(m.reached for m in found.methods if "scratch" in m.name)
+    shares = next(m.reached for m in found.methods if m.scratch)
     assert all(0 < share <= 1 for share in shares)
 
 
@@ -227,7 +228,9 @@ def fake(values, members, name="SGLD", phase=0, rng=None):
     one = Reading(
         100.0, UP, np.full(len(values), phase), {"m": values.mean(axis=1)}, {"m": variances}
     )
-    return Method(name, 10.0, (None, 1, len(values)), members, (one,), (np.nan,))
+    return Method(
+        name, False, False, 10.0, Data(seed=1, sets=len(values)), members, (one,), (np.nan,)
+    )
 
 
 def test_sampling_errors_mean_what_they_say():
@@ -257,7 +260,7 @@ def test_turns_of_each_data_set():
     readings = tuple(
         Reading(x, w, np.array(p), {}, {}) for x, w, p in zip(P, way, phase, strict=True)
     )
-    method = Method("Adam", np.inf, (None, 1, 3), 1, readings, (1.0,) * 5)
+    method = Method("Adam", False, False, np.inf, Data(seed=1, sets=3), 1, readings, (1.0,) * 5)
     jumps = [Jump((79, 80), (90, 91), (105, 106), 90.5)] * 3
     found = {(t.set, t.branch): (t.switched, t.half) for t in differences.turns(method, jumps)}
     assert found == {
