@@ -4,7 +4,7 @@ BIN := .venv/bin
 RANKS ?= 2
 SOURCES := $(wildcard mcattn/*.py kernels/*.py)
 
-.PHONY: run run-linear run-planes run-verify test test-long lint bench bench-peers bench-answers clean
+.PHONY: run run-linear run-planes run-verify test test-long lint docs bench bench-peers bench-answers clean
 
 run: runs/hysteresis.h5
 	$(BIN)/mcattn analyze $<
@@ -59,6 +59,10 @@ lint: .venv/.stamp-lint
 	$(BIN)/mypy
 	@if command -v shellcheck >/dev/null; then shellcheck .ci/run jobs/*.sbatch; fi
 
+# The site, in build/docs; its notebook is shown with the results stored in it.
+docs: .venv/.stamp-docs
+	$(BIN)/sphinx-build -q -W --keep-going docs build/docs
+
 bench: .venv/.stamp
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python benchmarks/kernels.py
 
@@ -87,6 +91,10 @@ bench-answers: .venv/.stamp
 
 .venv/.stamp-lint: .venv/.stamp
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[lint]'
+	touch $@
+
+.venv/.stamp-docs: .venv/.stamp
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[docs]'
 	touch $@
 
 clean:

@@ -121,7 +121,7 @@ def _phases(axes: Axes, plane: Plane) -> None:
     line, other = plane.line, "V" if plane.name == "L" else "L"
     axes.fill_between(
         line.x, line.P_lo, line.P_hi, color=BLUE, alpha=0.12, lw=0,
-        label="landscape: two minima, $P_{lo}$ to $P_{hi}$",
+        label="landscape: two minima, $P_\\mathrm{lo}$ to $P_\\mathrm{hi}$",
     )  # fmt: skip
     axes.plot(line.x, line.P_star, color=GREEN, lw=1.0, label="$P^*$, finite-chi theory")
     if plane.name == "L":

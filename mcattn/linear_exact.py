@@ -2,10 +2,12 @@
 
 For linear attention (A = S) the population action depends on S through quantities that most
 rotations of the scores leave alone. In an orthonormal basis of the L x L matrices made of
+
     the matrix of ones / L                      coordinate tau
     the L - 1 other row-sum modes               radius t
     Pi without its row sums, over sqrt(L - 1)   coordinate c = R sin(psi)
     the L^2 - L - 1 directions that are left    radius R cos(psi)
+
 the five sums are m = (tau + sqrt(L - 1) c)/L, r = tau^2 + t^2, L q = |S|^2 = r + R^2, so that
 
     dS = dtau  t^(L-2) dt  R^(n-1) dR cos^(n-2)(psi) dpsi,   n = L^2 - L,
