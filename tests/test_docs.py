@@ -1,6 +1,7 @@
 """What the documentation tells to do can be done, and leads somewhere."""
 
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -65,8 +66,10 @@ def test_short_code_runs(page, loop, tmp_path):
     (tmp_path / "runs").mkdir()
     for name in ("runs/hysteresis.h5", "loop.h5", "RUN.h5"):
         (tmp_path / name).write_bytes(loop.read_bytes())
-    if page == "docs/running.md":  # starts its run itself
+    shutil.copytree(ROOT / "docs" / "examples", tmp_path / "docs" / "examples")
+    if page in ("docs/running.md", "docs/quickstart.md"):  # they start their runs themselves
         (tmp_path / "RUN.h5").unlink()
+        (tmp_path / "loop.h5").unlink()
     run_page(page, "", tmp_path)
 
 
