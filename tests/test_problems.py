@@ -87,7 +87,7 @@ def test_what_does_not_fit_is_refused():
     for P in (0, 21, 3.5, math.nan):
         with pytest.raises(ModelError, match="it must be a whole number from 1 to 20"):
             problem.at(P)
-    with pytest.raises(ModelError, match="P is 0; it must be > 0, or inf"):
+    with pytest.raises(ModelError, match="P is 0; it must be finite and > 0"):
         Population(model).at(0)
     for chi in (0, -1.0, math.nan):
         with pytest.raises(ModelError, match=r"chi is .*; it must be > 0, or inf"):
